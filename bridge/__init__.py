@@ -1,0 +1,1 @@
+"""The ordering between machines: views, streams, routes, links.  Imports node."""

@@ -1,0 +1,1 @@
+"""Launches nodes in chains, rings, stars and meshes, measures them, and breaks them on purpose."""

@@ -1,0 +1,99 @@
+"""What can go wrong, sorted by what the caller can do about it.
+
+    DuckrowError
+    ├── NotFound       no such topic, partition, group
+    ├── Exists         it is there already
+    ├── Full           certainly not written: the topic or the disk has no room
+    ├── Refused        the request is wrong: a limit, a name, a policy
+    ├── Conflict       somebody else was first: another topic id, number, epoch, lineage
+    ├── Timeout        unknown: it may or may not have happened
+    ├── NoQuorum       not now, certainly not written; `retry_after` says when to try again
+    ├── Disconnected   the other side is gone, or broke the protocol
+    └── Corrupt        bytes on disk or on the wire are not what was written
+
+`DiskFailed` stands outside: it is never for a caller to handle, it ends the process.
+"""
+
+from __future__ import annotations
+
+
+class DuckrowError(Exception):
+    """The root of everything duckrow raises on purpose; `code` is its name on the wire."""
+
+    code = "error"
+
+
+class NotFound(DuckrowError):
+    """Raised when the topic, partition or group that was named does not exist."""
+
+    code = "not-found"
+
+
+class Exists(DuckrowError):
+    """Raised when something is to be created that is there already."""
+
+    code = "exists"
+
+
+class Full(DuckrowError):
+    """Raised when there is no room; the entries were certainly not written."""
+
+    code = "full"
+
+
+class Refused(DuckrowError):
+    """Raised when a request breaks a limit, a name rule or a policy; the same again is refused again."""
+
+    code = "refused"
+
+
+class LimitExceeded(Refused):
+    """Raised when something is larger than its limit; names the limit and the value."""
+
+    code = "limit"
+
+    def __init__(self, what: str, value: int, limit: int) -> None:
+        super().__init__(f"{what} is {value:,}, and the limit is {limit:,}")
+        self.what, self.value, self.limit = what, value, limit
+
+
+class Conflict(DuckrowError):
+    """Raised when the caller's picture is old: another topic id, last number, epoch or lineage."""
+
+    code = "conflict"
+
+
+class Timeout(DuckrowError):
+    """Raised when no answer came in time; whether it happened is unknown."""
+
+    code = "timeout"
+
+
+class NoQuorum(DuckrowError):
+    """Raised when nothing can be ordered now; certainly not written."""
+
+    code = "no-quorum"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Disconnected(DuckrowError):
+    """Raised when the other side went away or does not speak the protocol."""
+
+    code = "disconnected"
+
+
+class Corrupt(DuckrowError):
+    """Raised when a checksum says that bytes are not those that were written."""
+
+    code = "corrupt"
+
+
+class DiskFailed(Exception):
+    """A write or fsync failed for another reason than a full disk.
+
+    After a failed fsync the kernel may have dropped the pages and will report success
+    next time, so nothing in memory can be trusted to match the disk: the process ends.
+    """

@@ -1,0 +1,42 @@
+"""Every limit of the frames and the row, with the sentence that explains its size."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+ENTRY_BYTES_MAX = 1 * MIB  # key + headers + value; larger things belong in files
+BATCH_ENTRIES_MAX = 65_536  # so that a count fits where the indexes keep it
+BATCH_BYTES_MAX = 4 * MIB  # a body in memory a few times over is still small
+BUNDLE_BYTES_MAX = 4 * MIB  # or one batch, whichever is larger: one write, one disk record
+BUNDLE_COMMANDS_MAX = 16_384  # a place in an index names a command of a bundle with 14 bits
+FRAME_BYTES_MAX = 8 * MIB  # a batch, its head, and room for what a later version adds
+HELLO_BYTES_MAX = 1 * KIB  # a stranger may make us hold this much
+HELLO_SECONDS_MAX = 5.0  # and for this long
+FRAME_BYTES_PER_SECOND_MIN = 1 * KIB  # a frame once begun has to come at least this fast
+HEAD_BYTES_MAX = 65_535  # its length is a u16
+HEAD_DEPTH_MAX = 8  # heads are flat; a policy or a view nests a few levels
+CLIENT_REQUESTS_MAX = 64  # in flight
+CLIENT_BYTES_MAX = 16 * MIB  # in flight
+ORIGIN_BUNDLES_MAX = 64  # undelivered
+ORIGIN_BYTES_MAX = 8 * MIB  # undelivered
+OUTPUT_BYTES_MAX = 16 * MIB  # queued to one connection, then it is closed with a reason
+CONNECTIONS_MAX = 16_384  # or the file limit less CONNECTIONS_SPARE_FILES, if that is smaller
+CONNECTIONS_SPARE_FILES = 256  # for segments, peers and the like
+PENDING_BYTES_MAX = 64 * MIB  # commands that are neither ordered nor staged (N3)
+TOPICS_MAX = 100_000
+PARTITIONS_MAX = 1_024  # of one topic
+TOPIC_NAME_MAX = 128  # of a-z A-Z 0-9 . _ -, and not "." or ".."
+
+SEGMENT_BYTES = 64 * MIB
+FOLLOWABLE_BYTES_MIN = 64 * MIB  # at least so much of the row stays for followers (N6)
+SOFT_RESERVE_BYTES = 256 * MIB  # or 2 % of the disk: below it own clients' produces are refused
+SOFT_RESERVE_FRACTION = 0.02
+HARD_RESERVE_BYTES = 32 * MIB  # preallocated; what frees space must still be written
+
+LANES_MAX = 100_000  # D4: the least recently applied goes first
+LANE_RESULTS_MAX = 64  # remembered answers of a lane
+LANE_WAITING_MAX = 64  # batches of a lane waiting for room; 1 with when_full = slot
+IDS_MAX = 10_000  # `id=` window of a topic, in entries
+PRUNED_TOPICS_PER_ITEM = 1_000
+ENTRY_FUTURE_US_MAX = 30_000_000  # an entry's time is at most this far past the row's time

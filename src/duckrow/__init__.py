@@ -1,0 +1,1 @@
+"""duckrow: the same row of entries on every machine."""

@@ -1,0 +1,1 @@
+"""For developers and for data: fuzzing, benchmarks, pipelines.  Imports all the others."""
