@@ -1,0 +1,25 @@
+# The targets that users and checks rely on.  Each brings its own set-up and can be repeated.
+
+PYTHON := .venv/bin/python
+
+.PHONY: setup demo test test-long bench lint
+
+setup:
+	@sh tools/setup.sh
+
+demo: setup
+	@$(PYTHON) -m duckrow.tools.demo
+
+lint: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+
+test: lint
+	@$(PYTHON) -m pytest -q
+
+test-long: lint
+	@$(PYTHON) -m pytest -q -m long --timeout 7200
+
+bench: setup
+	@$(PYTHON) -m duckrow.tools.bench

@@ -1,0 +1,107 @@
+"""Style as a test: the layers, the links, file heads, leftovers.  Each message says how to mend."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ["node", "bridge", "cluster", "tools"]
+SOURCES = sorted(p for folder in [*FOLDERS, "tests"] for p in (ROOT / folder).rglob("*.py"))
+
+# Shells may know trio or the machine.  Everything else in node/ is a core: values in, values out.
+SHELLS = {
+    "node/env.py": {"trio"},  # the seams name trio's stream type
+    "node/realio.py": {"trio", "os", "socket", "time", "mmap", "fcntl"},
+}
+MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "logging"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Absolute imports of a file, by the first word."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_link_is_there(folder: str) -> None:
+    assert (ROOT / "src" / "duckrow" / folder).samefile(ROOT / folder)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_does_not_name_itself(folder: str) -> None:
+    """Type checkers know a linked file by two paths; relative imports keep it one class."""
+    own = re.compile(rf"^\s*(from|import) duckrow\.{folder}\b", re.MULTILINE)
+
+    assert [name(p) for p in SOURCES if name(p).startswith(f"{folder}/") and own.search(p.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "users"),
+    [
+        ("node", ["bridge", "cluster", "tools"]),
+        ("bridge", ["cluster", "tools"]),
+        ("cluster", ["tools"]),
+    ],
+)
+def test_folders_depend_one_way(folder: str, users: list[str]) -> None:
+    up = re.compile(rf"^\s*(from|import) duckrow\.({'|'.join(users)})\b", re.MULTILINE)
+
+    assert [name(p) for p in SOURCES if name(p).startswith(f"{folder}/") and up.search(p.read_text())] == []
+
+
+def test_nobody_imports_a_folder_by_its_bare_name() -> None:
+    """`import node` works by accident wherever the repository is the working directory."""
+    assert [name(p) for p in SOURCES if set(imports(p)) & set(FOLDERS)] == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "node").glob("*.py")), ids=name)
+def test_only_shells_touch_the_world(path: Path) -> None:
+    """A core that wants the time, a file or a socket gets it as an argument, or through Env."""
+    assert set(imports(path)) & (MACHINE | {"trio"}) <= SHELLS.get(name(path), set())
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_file_says_what_it_is(path: Path) -> None:
+    head = ast.get_docstring(ast.parse(path.read_text()))
+
+    assert head, "begin the file with a docstring: what it is, and why it exists"
+    assert head[0].isupper() or head.startswith(("`", "duckrow")), "a sentence begins with a capital"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_nothing_is_left_over(path: Path) -> None:
+    if path == Path(__file__):
+        return
+    leftovers = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|time\.sleep\(|mark\.(skip|xfail)|# type: ignore($|[^\[])")
+
+    assert [line for line in path.read_text().splitlines() if leftovers.search(line)] == []
+
+
+def test_every_file_of_the_product_is_used() -> None:
+    """A module that nobody imports is dead, or an entry point that has to say so here."""
+    entry_points = {"tools/demo.py", "tools/bench.py", "tools/fuzz.py"}
+    text = {name(p): p.read_text() for p in SOURCES}
+    dead = [
+        file
+        for file in text
+        if file.split("/")[0] in FOLDERS
+        and not file.endswith("__init__.py")
+        and file not in entry_points
+        and not any(
+            re.search(rf"(import|from)\b.*\b{Path(file).stem}\b", other) or f" {Path(file).stem},\n" in other
+            for path, other in text.items()
+            if path != file
+        )
+    ]
+
+    assert dead == []

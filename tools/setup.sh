@@ -1,0 +1,40 @@
+#!/bin/sh
+# Makes .venv with the project (editable) and all its extras.  Quick when nothing changed.
+set -eu
+cd "$(dirname "$0")/.."
+
+python=
+for candidate in python3.11 python3.12 python3.13 python3.14 python3; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+if [ -z "$python" ]; then
+    echo "setup: Python 3.11 or newer is needed, and none was found on the PATH" >&2
+    exit 1
+fi
+
+# What was installed is named by what it was installed from.
+wanted=$("$python" -c 'import sys, zlib, pathlib as p; print(sys.version, p.Path.cwd(), zlib.crc32(p.Path("pyproject.toml").read_bytes()))')
+if [ -f .venv/installed ] && [ "$(cat .venv/installed)" = "$wanted" ]; then
+    exit 0
+fi
+
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    # Debian keeps this part of Python in a package of its own.
+    package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "setup: installing $package"
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$package" >/dev/null
+    else
+        echo "setup: please install $package (it holds Python's venv module), then run make setup again" >&2
+        exit 1
+    fi
+fi
+
+echo "setup: making .venv"
+"$python" -m venv --clear .venv
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[zstd,test]'
+printf '%s\n' "$wanted" > .venv/installed
