@@ -1,0 +1,178 @@
+"""Snapshots of the state on disk: two are kept, and recovery takes the newest that is whole and fits.
+
+A snapshot is written aside, synced and renamed, so a name that is there is a file that was whole
+once.  It names the store, the lineage and the digest of the row that it belongs to: one that was
+copied from another machine, or that speaks of a row that no longer exists, is ignored.
+
+    header   magic, format, store uuid, lineage, position, digest
+    chunk    kind, bytes                      as many as it takes
+    end      how many chunks there were
+
+Each is `u32 length | u32 crc32c, salted with its ordinal | CBOR`, so that chunks neither swap nor vanish.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterable, Iterator
+
+import attrs
+import trio
+
+from . import cbor
+from .checksum import crc32c
+from .env import Disk
+from .errors import Corrupt, DiskFailed
+
+MAGIC = "duckrow snapshot"
+FORMAT = 1
+KEPT = 2  # the second is for the day when the first turns out to be damaged
+IDLE_SHARE = 9  # after each slice the writer rests nine times as long: a tenth of a core at most
+_LENGTHS = struct.Struct("<II")
+_ASIDE = "writing"
+
+
+@attrs.frozen
+class Identity:
+    """What a snapshot belongs to."""
+
+    store: bytes
+    lineage: int
+    position: int
+    digest: bytes
+
+
+@attrs.frozen
+class Snapshot:
+    identity: Identity
+    chunks: tuple[tuple[str, bytes], ...]  # (kind, bytes) in the order they were written
+
+    def of(self, kind: str) -> list[bytes]:
+        return [chunk for name, chunk in self.chunks if name == kind]
+
+
+def encode(identity: Identity, chunks: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+    """The pieces of the file, one for each chunk, as the chunks come."""
+    ordinal = 0
+    yield _piece(ordinal, [MAGIC, FORMAT, *attrs.astuple(identity)])
+    for kind, chunk in chunks:
+        ordinal += 1
+        yield _piece(ordinal, [kind, chunk])
+    yield _piece(ordinal + 1, ["end", ordinal])
+
+
+def decode(raw: bytes) -> Snapshot:
+    """Raises Corrupt, naming the offset, when a byte is not what was written."""
+    header, offset = _next(raw, 0, 0)
+    if header[:2] != [MAGIC, FORMAT]:
+        raise Corrupt(f"this is not a snapshot of format {FORMAT}: it begins with {header[:2]!r}")
+    chunks: list[tuple[str, bytes]] = []
+    while True:
+        fields, offset = _next(raw, offset, len(chunks) + 1)
+        if fields[0] == "end":
+            break
+        chunks.append((fields[0], fields[1]))
+    if offset != len(raw):
+        raise Corrupt(f"{len(raw) - offset} bytes follow the end of the snapshot")
+    return Snapshot(Identity(*header[2:]), tuple(chunks))
+
+
+def _piece(ordinal: int, fields: list[object]) -> bytes:
+    content = cbor.dumps(fields)
+    return _LENGTHS.pack(len(content), crc32c(content, ordinal)) + content
+
+
+def _next(raw: bytes, offset: int, ordinal: int) -> tuple[list[object], int]:
+    start = offset + _LENGTHS.size
+    if start > len(raw):
+        raise Corrupt(f"the snapshot ends at {len(raw)}, in the middle of chunk {ordinal}")
+    length, crc = _LENGTHS.unpack_from(raw, offset)
+    content = raw[start : start + length]
+    if len(content) != length or crc32c(content, ordinal) != crc:
+        raise Corrupt(f"chunk {ordinal} of the snapshot, at offset {offset}, is damaged")
+    return cbor.loads_array(content), start + length
+
+
+class Snapshots:
+    """The folder with the snapshots.  One writer; the keeper's snapshot task."""
+
+    def __init__(self, folder: Disk) -> None:
+        self._folder = folder
+        self.refused: list[str] = []  # what `load` passed over, and why
+
+    async def load(self, newest: int) -> list[Snapshot]:
+        """The whole ones at or below position `newest`, newest first; the others are told in `refused`."""
+        found = []
+        for name in reversed(await self._folder.names()):
+            if not name.startswith("snapshot-"):
+                continue
+            try:
+                snapshot = decode(await self._read(name))
+            except (Corrupt, OSError) as error:
+                self.refused.append(f"{name}: {error}")
+                continue
+            if snapshot.identity.position > newest:
+                self.refused.append(f"{name}: the row ends before it, at position {newest}")
+                continue
+            found.append(snapshot)
+        return found
+
+    async def write(self, identity: Identity, chunks: Iterable[tuple[str, bytes]]) -> bool:
+        """Writes one in slices, resting in between, and forgets all but the newest two.
+
+        False: the disk is full, and nothing has changed.
+
+        Raises:
+            DiskFailed: for any other error.
+        """
+        folder = self._folder
+        try:
+            file = await folder.open(_ASIDE, create=True)
+            try:
+                file.truncate(0)
+                offset = 0
+                pieces = encode(identity, chunks)
+                while True:
+                    began = trio.current_time()
+                    piece = next(pieces, None)
+                    if piece is None:
+                        break
+                    file.write(offset, [piece])
+                    offset += len(piece)
+                    await trio.sleep(IDLE_SHARE * (trio.current_time() - began))
+                await file.sync()
+            finally:
+                file.close()
+            await folder.rename(_ASIDE, _name(identity.position))
+            await folder.sync_names()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise DiskFailed(f"writing the snapshot at {identity.position}: {error}") from error
+            if await folder.exists(_ASIDE):
+                await folder.unlink(_ASIDE)
+            return False
+        names = [name for name in await folder.names() if name.startswith("snapshot-")]
+        for name in names[:-KEPT]:
+            await folder.unlink(name)
+        return True
+
+    async def positions(self) -> list[int]:
+        """Of the snapshots that are there, oldest first."""
+        names = await self._folder.names()
+        return [int(name.removeprefix("snapshot-")) for name in names if name.startswith("snapshot-")]
+
+    async def forget(self, position: int) -> None:
+        """For one that turned out not to belong to this row."""
+        await self._folder.unlink(_name(position))
+
+    async def _read(self, name: str) -> bytes:
+        file = await self._folder.open(name)
+        try:
+            return await file.read(0, file.size)
+        finally:
+            file.close()
+
+
+def _name(position: int) -> str:
+    return f"snapshot-{position:020d}"
