@@ -1,20 +1,110 @@
 """CBOR for heads, strictly: what two parsers could read differently is refused.
 
-Only heads, from complete frames, come here; bodies are opaque.  The options and their reasons
-were measured: indefinite lengths, duplicate keys, non-text keys and every tag are ways to make a
-decoder slow, large or ambiguous.
+Only heads, from complete frames, come here; bodies are opaque.  The options and their reasons were
+measured (docs/decisions/0002-strict-cbor.md): indefinite lengths, duplicate keys, keys other than
+text or bytes, and every tag are ways to make a decoder slow, large or ambiguous.
+
+cbor2 ignores what follows the first value, and encoding again only to compare costs three times
+the decoding.  So the bytes are decoded as the first of two: the second is a mark of our own.
+
+    array of 2 | the bytes to decode | byte string of 8 x FE
+
+If the bytes are exactly one value, the mark comes second.  If a whole value followed the first
+one, that would come second; if the bytes end early, the mark is swallowed and nothing comes
+second.  The mark cannot be put together from the end of the bytes and the beginning of the real
+mark, since FE is not how it begins; and bytes that hold a whole mark of their own are refused.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import reprlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn
 
 import cbor2
 
 from .env import Buffer
-from .errors import Corrupt
-from .limits import HEAD_DEPTH_MAX
+from .errors import Corrupt, LimitExceeded
+from .limits import HEAD_BYTES_MAX, HEAD_DEPTH_MAX, HEAD_ITEMS_MAX
+
+_PAIR: Final = b"\x82"
+_MARK: Final = b"\xfe" * 8
+_MARK_ITEM: Final = b"\x48" + _MARK
+
+
+def loads(raw: Buffer, bytes_max: int = HEAD_BYTES_MAX) -> Any:
+    """The one value that `raw` is.  Only files that we wrote may be longer than a head.
+
+    Raises:
+        Corrupt: it is not exactly one value of plain CBOR without tags.
+        LimitExceeded: it is longer than it may be; it was not looked at.
+    """
+    if len(raw) > bytes_max:
+        raise LimitExceeded("the length of a head in bytes", len(raw), bytes_max)
+    data = _PAIR + raw + _MARK_ITEM
+    try:
+        value, mark = cbor2.loads(
+            data,
+            max_depth=_DEPTH_MAX,
+            allow_indefinite=False,
+            allow_duplicate_keys=False,
+            strict_hashable_types=True,  # or number keys can be chosen to make a dict quadratic
+            tag_hook=_deny,
+            semantic_decoders=_DENIED,
+        )
+    except cbor2.CBORDecodeError as error:
+        raise Corrupt(f"{len(raw):,} bytes are not CBOR as it is written here: {error}") from error
+    if mark != _MARK or data.find(_MARK) != len(raw) + len(_PAIR) + 1:
+        raise Corrupt(f"{len(raw):,} bytes hold more than the one CBOR value they should be")
+    return value
+
+
+def loads_array(raw: Buffer) -> list[Any]:
+    """As `loads`, and the value is an array, as every head is.
+
+    Raises:
+        Corrupt: see `loads`; or it is another value.
+        LimitExceeded: see `loads`; or the array has too many items.
+    """
+    value = loads(raw)
+    if type(value) is not list:
+        raise malformed("an array", value)
+    if len(value) > HEAD_ITEMS_MAX:
+        raise LimitExceeded("the number of items in a head", len(value), HEAD_ITEMS_MAX)
+    return value
 
 
 def dumps(value: Any) -> bytes:
     return cbor2.dumps(value)
+
+
+def malformed(what: str, value: object) -> Corrupt:
+    """The exception for a value that was decoded and is not `what` it should be; not the bytes."""
+    return Corrupt(f"this is not {what}: {_brief.repr(value)}")
+
+
+_DEPTH_MAX: Final = HEAD_DEPTH_MAX + 1  # the pair around it is one level
+
+_brief = reprlib.Repr()
+_brief.maxlist = _brief.maxtuple = 24  # a head; what is in it is cut short by itself
+_brief.maxother = 60
+
+
+def _deny(_tag: object, _immutable: bool) -> NoReturn:
+    raise ValueError("tags are not used here")
+
+
+class _Every(Mapping[int, Any]):
+    """Answers for every tag, so that one which cbor2 learns to build tomorrow is denied too."""
+
+    def __getitem__(self, tag: int) -> Any:
+        return _deny
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+
+_DENIED: Final = _Every()
