@@ -12,7 +12,8 @@ the decoding.  So the bytes are decoded as the first of two: the second is a mar
 If the bytes are exactly one value, the mark comes second.  If a whole value followed the first
 one, that would come second; if the bytes end early, the mark is swallowed and nothing comes
 second.  The mark cannot be put together from the end of the bytes and the beginning of the real
-mark, since FE is not how it begins; and bytes that hold a whole mark of their own are refused.
+mark, since FE is not how it begins.  Bytes that hold a whole mark of their own are rare and may be
+innocent (two equal key hashes); those are encoded again and compared.
 """
 
 from __future__ import annotations
@@ -54,19 +55,20 @@ def loads(raw: Buffer, bytes_max: int = HEAD_BYTES_MAX) -> Any:
         )
     except cbor2.CBORDecodeError as error:
         raise Corrupt(f"{len(raw):,} bytes are not CBOR as it is written here: {error}") from error
-    if mark != _MARK or data.find(_MARK) != len(raw) + len(_PAIR) + 1:
+    alone = data.find(_MARK) == len(data) - len(_MARK) or cbor2.dumps(value) == raw
+    if mark != _MARK or not alone:
         raise Corrupt(f"{len(raw):,} bytes hold more than the one CBOR value they should be")
     return value
 
 
-def loads_array(raw: Buffer) -> list[Any]:
+def loads_array(raw: Buffer, bytes_max: int = HEAD_BYTES_MAX) -> list[Any]:
     """As `loads`, and the value is an array, as every head is.
 
     Raises:
         Corrupt: see `loads`; or it is another value.
         LimitExceeded: see `loads`; or the array has too many items.
     """
-    value = loads(raw)
+    value = loads(raw, bytes_max)
     if type(value) is not list:
         raise malformed("an array", value)
     if len(value) > HEAD_ITEMS_MAX:

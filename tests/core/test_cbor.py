@@ -1,3 +1,5 @@
+"""The strict decoder: what it reads, and everything it must not."""
+
 from __future__ import annotations
 
 import cbor2
@@ -87,9 +89,14 @@ def assert_value_or_corrupt(raw: bytes) -> None:
     assert repr(value) == repr(cbor2.loads(raw))
 
 
-def test_a_value_that_holds_the_mark_of_the_decoder_is_refused() -> None:
-    with pytest.raises(Corrupt):
-        cbor.loads(cbor.dumps([MARK]))
+@given(st.lists(st.sampled_from([MARK, MARK * 3, b"\x48" + MARK, b"x" + MARK]), min_size=1))
+def test_a_value_that_holds_the_mark_of_the_decoder_is_read(value: list[bytes]) -> None:
+    raw = cbor.dumps(value)
+
+    assert cbor.loads(raw) == value
+    for rest in (b"\x00", MARK, b"\x48" + MARK, b"\x48", b"\x58\x08"):
+        with pytest.raises(Corrupt):
+            cbor.loads(raw + rest)
 
 
 @pytest.mark.parametrize(
