@@ -1,0 +1,81 @@
+"""A clock that jumps: trio's public Clock, plus timers of the simulated world.
+
+Trio asks for the time to sleep only when no task can run.  Nothing outside can wake a simulation,
+so that moment means: go straight to whatever happens next.  Unlike trio's MockClock it lands
+exactly on the deadline, needs no second turn of the loop, never reads a real clock, and notices
+when nothing will ever happen again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import trio
+import trio._core._run as _trio_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class SimDeadlock(Exception):
+    """Raised when no task can run and nothing is due, ever."""
+
+
+class SimClock(trio.abc.Clock):
+    def __init__(self, start: float = 0.0) -> None:
+        self.now = start
+        self.on_jump: Callable[[float], None] | None = None
+        # None while trio itself starts or ends: then there is nobody to tell.
+        self.on_deadlock: Callable[[], None] | None = None
+        self._timers: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0  # equal times go in the order in which they were asked for
+
+    def call_at(self, when: float, call: Callable[..., None], *args: Any) -> None:
+        """Timers cannot be taken back; who may no longer want one looks when it fires."""
+        self._count += 1
+        heapq.heappush(self._timers, (max(when, self.now), self._count, call, args))
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        return self.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        timers = self._timers
+        target = timers[0][0] if timers else inf
+        target = min(target, deadline)
+        if target == inf:
+            if self.on_deadlock is None:
+                return 0.001
+            self.on_deadlock()
+            return 0
+        if target > self.now:
+            self.now = target
+            if self.on_jump is not None:
+                self.on_jump(target)
+        while timers and timers[0][0] <= self.now:
+            _, _, call, args = heapq.heappop(timers)
+            call(*args)
+        return 0
+
+
+@contextmanager
+def seeded_scheduler(seed: int) -> Iterator[None]:
+    """Trio runs what is ready in an order that the seed decides.
+
+    The switch is trio's own, made for Hypothesis: it sorts each batch of runnable tasks by age and
+    shuffles it with a generator of its own.  The names are private; a test pins them.
+    """
+    was, state = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r.getstate()
+    _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    _trio_run._r.seed(seed)
+    try:
+        yield
+    finally:
+        _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = was  # type: ignore[misc]
+        _trio_run._r.setstate(state)
