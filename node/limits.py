@@ -16,11 +16,13 @@ HELLO_SECONDS_MAX = 5.0  # and for this long
 FRAME_BYTES_PER_SECOND_MIN = 1 * KIB  # a frame once begun has to come at least this fast
 HEAD_BYTES_MAX = 65_535  # its length is a u16
 HEAD_DEPTH_MAX = 8  # heads are flat; a policy or a view nests a few levels
+NUMBER_LIMIT = 1 << 63  # every whole number of a head is below it: it fits i64 everywhere
 HEAD_ITEMS_MAX = 256  # of the outer array: a kind has about twenty fields, later versions more
 KEYED_ENTRIES_MAX = 16_000  # of a keyed batch: its head holds a u32 for each, in HEAD_BYTES_MAX
 IDS_PER_BATCH_MAX = 256  # `id=` is for single entries; 256 of ID_BYTES_MAX fit a head
 ID_BYTES_MAX = 64
 WRITER_BYTES_MAX = 64  # the name of a writer of stages
+CODEC_MAX = 255  # 0 plain, 1 zstd; from 16 on foreign, kept as they came
 COMMIT_STAGES_MAX = 4_096  # of one commit: a stage is at most 14 bytes in its head
 CLIENT_REQUESTS_MAX = 64  # in flight
 CLIENT_BYTES_MAX = 16 * MIB  # in flight
