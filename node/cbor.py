@@ -19,7 +19,6 @@ innocent (two equal key hashes); those are encoded again and compared.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 import cbor2
@@ -96,17 +95,11 @@ def _deny(_tag: object, _immutable: bool) -> NoReturn:
     raise ValueError("tags are not used here")
 
 
-class _Every(Mapping[int, Any]):
-    """Answers for every tag, so that one which cbor2 learns to build tomorrow is denied too."""
+class _Every(dict[int, Any]):
+    """Has a denial for every tag, so that one which cbor2 learns to build tomorrow is denied too."""
 
-    def __getitem__(self, tag: int) -> Any:
+    def __missing__(self, tag: int) -> Any:
         return _deny
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 1
 
 
 _DENIED: Final = _Every()
