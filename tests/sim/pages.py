@@ -260,7 +260,7 @@ def apply(image: Image, change: Change) -> None:
     if change.new is not None:
         image.put(change.offset, change.new)
     elif change.offset < image.size:
-        image.put(change.offset, bytes(min(change.old_size, image.size) - change.offset))
+        image.put(change.offset, bytes(image.size - change.offset))
 
 
 def land(image: Image, changes: list[Change], rng: random.Random) -> str:
