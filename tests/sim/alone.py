@@ -23,7 +23,7 @@ from duckrow.node.env import Env, Handler
 
 from .clock import SimClock, SimDeadlock, seeded_scheduler
 from .disk import Media
-from .park import Life, SimCrashed
+from .park import Life, bare
 
 T = TypeVar("T")
 EPOCH_US = 1_700_000_000_000_000  # the wall clock when a simulation begins
@@ -99,18 +99,3 @@ class Machine:
             self.now = clock.now
             life.end()
             self.media.bury()
-
-
-def bare(error: BaseException) -> BaseException:
-    """The crash, if there is one in a group of groups; else the only error; else the group."""
-    leaves = list(_leaves(error))
-    for leaf in leaves:
-        if isinstance(leaf, SimCrashed):
-            return leaf
-    return leaves[0] if len(leaves) == 1 else error
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    return [leaf for part in error.exceptions for leaf in _leaves(part)]

@@ -67,3 +67,18 @@ class Life:
     def resume(self) -> None:
         self.paused = False
         self._resumed.fire()
+
+
+def bare(error: BaseException) -> BaseException:
+    """The crash, if there is one in a group of groups; else the only error; else the group."""
+    parts = leaves(error)
+    for part in parts:
+        if isinstance(part, SimCrashed):
+            return part
+    return parts[0] if len(parts) == 1 else error
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for part in error.exceptions for leaf in leaves(part)]

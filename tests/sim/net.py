@@ -1,0 +1,400 @@
+"""TCP in memory: reliable, ordered streams of bytes between named hosts, with seeded trouble.
+
+It shows what an application sees of a bad network through TCP, and nothing else:
+
+- delay and jitter of each direction; loss, which is a stall (a retransmission after a timeout);
+- any segmentation, on sending, and any joining, on receiving;
+- back-pressure: what was sent and not yet read by the peer fills a window;
+- resets in the middle; a fin after the data; a reset for data that nobody will read any more;
+- silence: a cut link, or a host without power.  Cuts are one-way; two of them are a partition;
+- connects that are refused (no listener) or time out (silence).
+
+A link never drops, doubles or reorders within a stream, for TCP does not.  Messages held by a cut
+arrive after it is healed, as retransmissions do; a host that lost power answers them with a reset
+once it runs again.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from duckrow.node.env import Handler
+
+from .park import Pulse
+
+if TYPE_CHECKING:
+    from .park import Life
+    from .world import Host, World
+
+WINDOW = 256 * 1024
+RECEIVE = 64 * 1024
+RTO = 0.2  # seconds, doubled with each loss up to RTO_MAX
+RTO_MAX = 3.0
+SYN_TRIES = 5
+FIRST_EPHEMERAL_PORT = 32768
+
+
+@attrs.define
+class Link:
+    """One direction between two hosts."""
+
+    cut: bool = False
+    delay: float = 0.0003
+    jitter: float = 0.0002  # mean of an exponential draw on top of delay
+    loss: float = 0.0  # probability that a segment has to be sent again
+    held: list[tuple[SimStream, str, bytes]] = attrs.field(factory=list)
+
+    def calm(self) -> None:
+        self.delay, self.jitter, self.loss = 0.0003, 0.0002, 0.0
+
+
+class SimStream(trio.abc.Stream):
+    """One end of a connection, of one life of one host."""
+
+    def __init__(self, net: Net, host: Host, life: Life) -> None:
+        self.host, self.life = host, life
+        self.peer: SimStream = self
+        self.broken = self.closed = self.ended = False  # ended: the peer's fin is here
+        self.last_arrival = 0.0  # of what this end sent: a stream keeps its order
+        self._net = net
+        self._received: deque[bytes] = deque()
+        self._window = WINDOW  # what may still be sent
+        self._readable = Pulse()
+        self._writable = Pulse()
+        self._sending = self._receiving = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        life, net = self.life, self._net
+        if self._sending:
+            raise trio.BusyResourceError("another task is sending on this stream")
+        self._sending = True
+        try:
+            if not life.alive or life.paused:
+                await life.gate()
+            await trio.lowlevel.checkpoint()
+            view = memoryview(data)
+            while True:
+                if self.closed:
+                    raise trio.ClosedResourceError("this stream was closed")
+                if self.broken:
+                    raise trio.BrokenResourceError("simulated: connection reset")
+                if not len(view):
+                    break
+                if self._window <= 0:
+                    await self._writable.wait()
+                    await life.gate()
+                    continue
+                length = min(len(view), self._window)
+                if net.split and net.rng.random() < net.split:
+                    length = net.rng.randint(1, length)
+                self._window -= length
+                net.send(self, "data", bytes(view[:length]))
+                view = view[length:]
+        finally:
+            self._sending = False
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.life.gate()
+        await trio.lowlevel.checkpoint()
+        while self._window <= 0 and not self.closed and not self.broken:
+            await self._writable.wait()
+            await self.life.gate()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        life = self.life
+        if self._receiving:
+            raise trio.BusyResourceError("another task is receiving from this stream")
+        self._receiving = True
+        try:
+            if not life.alive or life.paused:
+                await life.gate()
+            await trio.lowlevel.checkpoint()
+            while True:
+                if not life.alive or life.paused:
+                    await life.gate()
+                if self.closed:
+                    raise trio.ClosedResourceError("this stream was closed")
+                if self._received:
+                    return self._take(RECEIVE if max_bytes is None else max_bytes)
+                if self.broken:
+                    raise trio.BrokenResourceError("simulated: connection reset")
+                if self.ended:
+                    return b""
+                await self._readable.wait()
+        finally:
+            self._receiving = False
+
+    async def aclose(self) -> None:
+        self.shut()
+        await trio.lowlevel.checkpoint()
+
+    def shut(self) -> None:
+        """Close at once.  Unread data makes the kernel answer with a reset, not with a fin."""
+        if self.closed:
+            return
+        self.closed = True
+        self._net.forget(self)
+        if self.life.alive and not self.broken:
+            self._net.send(self, "reset" if self._received else "fin", b"")
+        self._readable.fire()
+        self._writable.fire()
+
+    def arrive(self, kind: str, data: bytes) -> None:
+        if kind == "data":
+            self._received.append(data)
+            self._readable.fire()
+        elif kind == "fin":
+            self.ended = True
+            self._readable.fire()
+        else:
+            self.break_off()
+
+    def break_off(self) -> None:
+        """A reset.  What had arrived may or may not still be read: systems differ."""
+        self.broken = True
+        if self._net.rng.random() < 0.5:
+            self._received.clear()
+        self._net.forget(self)
+        self._readable.fire()
+        self._writable.fire()
+
+    def credit(self, length: int) -> None:
+        self._window += length
+        self._writable.fire()
+
+    def _take(self, limit: int) -> bytes:
+        received = self._received
+        data = received.popleft()
+        if received and self._net.rng.random() < 0.5:
+            parts, size = [data], len(data)
+            while received and size < limit:
+                parts.append(received.popleft())
+                size += len(parts[-1])
+            data = b"".join(parts)
+        if len(data) > limit:
+            received.appendleft(data[limit:])
+            data = data[:limit]
+        self.peer.credit(len(data))
+        return data
+
+
+class Net:
+    """All links and connections of the world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = world.rng("net")
+        self.split = 0.02  # probability that a send goes in smaller segments
+        self.counts = {"segments": 0, "stalls": 0, "resets": 0, "dials": 0}
+        self._links: dict[tuple[str, str], Link] = {}
+        self._streams: dict[SimStream, None] = {}
+
+    def link(self, source: str, target: str) -> Link:
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link()
+        return link
+
+    # -- faults ---------------------------------------------------------------------------
+
+    def cut(self, source: str, target: str) -> None:
+        """One way; nothing arrives until `heal`."""
+        self.link(source, target).cut = True
+
+    def partition(self, side: Iterable[str], other: Iterable[str]) -> None:
+        """Nobody of one side reaches anybody of the other, both ways."""
+        others = list(other)
+        for one in side:
+            for two in others:
+                self.cut(one, two)
+                self.cut(two, one)
+
+    def isolate(self, name: str) -> None:
+        self.partition([name], [other for other in self.world.hosts if other != name])
+
+    def heal(self, source: str | None = None, target: str | None = None) -> None:
+        """One direction; or all, without names: what was held arrives, as retransmissions do."""
+        if source is None or target is None:
+            for pair in list(self._links):
+                self.heal(*pair)
+            return
+        link = self.link(source, target)
+        link.cut = False
+        held, link.held = link.held, []
+        for stream, kind, data in held:
+            self._schedule(link, stream, kind, data)
+
+    def calm(self) -> None:
+        """No cuts, no loss, short delays."""
+        for link in self._links.values():
+            link.calm()
+        self.heal()
+
+    def trouble(self, name: str, *, loss: float = 0.0, delay: float | None = None) -> None:
+        """A bad cable: all links of one host, both ways."""
+        for other in self.world.hosts:
+            for pair in ((name, other), (other, name)):
+                link = self.link(*pair)
+                link.loss = loss
+                if delay is not None:
+                    link.delay = link.jitter = delay
+
+    def reset_some(self, probability: float) -> int:
+        """Resets in the middle of whatever is going on, as of a router that forgot its table."""
+        count = 0
+        for stream in list(self._streams):
+            if not stream.closed and not stream.broken and self.rng.random() < probability:
+                stream.break_off()
+                stream.peer.break_off()
+                count += 1
+        self.counts["resets"] += count
+        return count
+
+    # -- for streams and hosts ------------------------------------------------------------
+
+    def send(self, source: SimStream, kind: str, data: bytes) -> None:
+        link = self.link(source.host.name, source.peer.host.name)
+        self.counts["segments"] += 1
+        self._schedule(link, source, kind, data)
+
+    def forget(self, stream: SimStream) -> None:
+        self._streams.pop(stream, None)
+
+    def host_ended(self, host: Host, *, silent: bool) -> None:
+        """A kernel that lives on resets the connections of a dead process; a dark one is silent."""
+        for stream in list(self._streams):
+            if stream.host is host:
+                self._streams.pop(stream, None)
+                if not silent:
+                    self.send(stream, "reset", b"")
+                stream.broken = True
+
+    def host_started(self, host: Host) -> None:
+        """Retransmissions into the dark reach a kernel that knows nothing of them."""
+        unanswered, host.unanswered = host.unanswered, []
+        for stream in unanswered:
+            self._refuse(stream)
+
+    async def connect(self, host: Host, life: Life, target: str, port: int) -> SimStream:
+        await life.gate()
+        self.counts["dials"] += 1
+        there, back = self.link(host.name, target), self.link(target, host.name)
+        other = self.world.hosts.get(target)
+        for attempt in range(SYN_TRIES):
+            await trio.sleep(self._delay(there) + self._delay(back))
+            await life.gate()
+            other = self.world.hosts.get(target)
+            if other is not None and other.powered and not there.cut and not back.cut:
+                break
+            await trio.sleep(min(2**attempt, 8))
+        else:
+            raise OSError(errno.ETIMEDOUT, f"simulated: connecting to {target}:{port} timed out")
+        await life.gate()
+        listener = other.listeners.get(port)
+        if listener is None:
+            text = f"simulated: {target} refused a connection to port {port}"
+            raise ConnectionRefusedError(errno.ECONNREFUSED, text)
+        near, far = SimStream(self, host, life), SimStream(self, other, other.life)
+        near.peer, far.peer = far, near
+        self._streams[near] = self._streams[far] = None
+        listener.backlog.append(far)
+        listener.arrived.fire()
+        self.world.note("dial", host.name, target, port)
+        return near
+
+    def _delay(self, link: Link) -> float:
+        rng = self.rng
+        delay = link.delay + rng.expovariate(1.0) * link.jitter
+        rto = RTO
+        while link.loss and rng.random() < link.loss:
+            delay += rto
+            rto = min(rto * 2, RTO_MAX)
+            self.counts["stalls"] += 1
+        return delay
+
+    def _schedule(self, link: Link, source: SimStream, kind: str, data: bytes) -> None:
+        clock = self.world.clock
+        when = max(source.last_arrival, clock.now + self._delay(link))
+        source.last_arrival = when
+        clock.call_at(when, self._arrive, link, source, kind, data)
+
+    def _arrive(self, link: Link, source: SimStream, kind: str, data: bytes) -> None:
+        if link.cut:
+            link.held.append((source, kind, data))
+            return
+        target = source.peer
+        if target.life.alive and not target.closed and not target.broken:
+            self.world.note(kind, source.host.name, target.host.name, len(data))
+            target.arrive(kind, data)
+        elif kind != "reset" and not source.broken and not source.closed:
+            if target.host.powered:
+                self._refuse(source)
+            else:
+                target.host.unanswered.append(source)
+
+    def _refuse(self, source: SimStream) -> None:
+        """The kernel over there knows no such connection."""
+        self.counts["resets"] += 1
+        self.send(source.peer, "reset", b"")
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.backlog: deque[SimStream] = deque()
+        self.arrived = Pulse()
+
+
+class SimNet:
+    """`Env.net` of one process."""
+
+    def __init__(self, host: Host, life: Life) -> None:
+        self._host, self._life = host, life
+
+    async def connect(self, host: str, port: int) -> SimStream:
+        return await self._host.world.net.connect(self._host, self._life, host, port)
+
+    async def serve(
+        self,
+        handler: Handler,
+        port: int,
+        *,
+        task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        host, life = self._host, self._life
+        await life.gate()
+        await trio.lowlevel.checkpoint()
+        if port == 0:
+            port = FIRST_EPHEMERAL_PORT
+            while port in host.listeners:
+                port += 1
+        if port in host.listeners:
+            raise OSError(errno.EADDRINUSE, f"simulated: port {port} of {host.name} is in use")
+        listener = host.listeners[port] = Listener()
+
+        async def serve_one(stream: SimStream) -> None:
+            try:
+                await handler(stream)
+            except Exception as error:  # noqa: BLE001 - a handler ends, never the server
+                host.world.handler_failed(host, error)
+            finally:
+                stream.shut()
+
+        try:
+            async with trio.open_nursery() as nursery:
+                task_status.started(port)
+                while True:
+                    while listener.backlog:
+                        nursery.start_soon(serve_one, listener.backlog.popleft())
+                    await listener.arrived.wait()
+                    await life.gate()
+        finally:
+            if host.listeners.get(port) is listener:
+                del host.listeners[port]
+            for stream in listener.backlog:
+                stream.shut()

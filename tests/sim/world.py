@@ -1,0 +1,297 @@
+"""The world: hosts, their network and disks, a clock that jumps, and one seed that decides all.
+
+    world = World(seed=7)
+
+    async def main(world: World) -> None:
+        world.start("a", program)                 # async def program(env: Env) -> None
+        await trio.sleep(3)
+        world.kill("a", power=True)
+        world.start("a", program)
+        ...
+
+    world.run(main)
+    print(world.trace.digest())
+
+Everything runs in one `trio.run`: programs are trio tasks, `main` is the hand of fate.  The digest
+covers each scheduler step, message, disk operation and fault, so two runs with equal digests were
+the same run.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import hashlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import trio
+
+from duckrow.node.env import Env
+
+from .alone import EPOCH_US
+from .clock import SimClock, SimDeadlock, seeded_scheduler
+from .disk import Media
+from .guard import guarded
+from .net import Listener, Net, SimNet, SimStream
+from .park import Life, SimCrashed, bare, leaves
+from .trace import Trace
+
+T = TypeVar("T")
+Program = Callable[[Env], Awaitable[object]]
+
+_label: contextvars.ContextVar[str] = contextvars.ContextVar("label", default="-")
+
+
+class Host:
+    """One machine with one process.  Its disk and its name outlive the process."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.media = Media(world.rng("media", name))
+        self.media.on_crash = self._crash
+        self.media.note = self._note_disk
+        self.crash_is_power_loss = False  # what a crash point of the disk does
+        self.powered = True
+        self.skew_us = 0  # of the wall clock; may be changed at any time
+        self.starts = self.boots = 0
+        self.life = Life(0)
+        self.life.end()
+        self.exits: list[Exception] = []  # how its processes failed by themselves
+        self.listeners: dict[int, Listener] = {}
+        self.unanswered: list[SimStream] = []  # peers whose data came while it was dark
+        self.scope: trio.CancelScope | None = None
+        self._sites: dict[str, bool] = {}
+
+    @property
+    def alive(self) -> bool:
+        return self.life.alive
+
+    def env(self) -> Env:
+        world, life = self.world, self.life
+        return Env(
+            name=self.name,
+            disk=self.media.disk(life),
+            net=SimNet(self, life),
+            rng=world.rng("process", self.name, self.starts),
+            wall_us=self.wall_us,
+            boot_id=f"{self.name}-boot-{self.boots}",
+            buggify=self._buggify,
+        )
+
+    def wall_us(self) -> int:
+        return EPOCH_US + int(self.world.clock.now * 1e6) + self.skew_us
+
+    def _buggify(self, site: str, probability: float = 0.05) -> bool:
+        """A quarter of the sites of each host act up, in this world."""
+        rng = self.world.buggify_rng
+        on = self._sites.get(site)
+        if on is None:
+            on = self._sites[site] = rng.random() < self.world.buggify
+        if on and rng.random() < probability:
+            self.world.note("buggify", self.name, site)
+            return True
+        return False
+
+    def _crash(self) -> None:
+        self.world.kill(self.name, power=self.crash_is_power_loss)
+
+    def _note_disk(self, kind: str, path: str, offset: int, length: int) -> None:
+        self.world.trace.add((kind, self.name, path, offset, length))
+
+
+class World:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        keep_trace: bool = False,
+        trace_steps: bool = True,
+        guard: bool = True,
+        buggify: float = 0.25,
+        tolerate: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self.seed = seed
+        self.clock = SimClock()
+        self.trace = Trace(keep=keep_trace)
+        self.steps = 0
+        self.counts: dict[str, int] = {}
+        self.problems: list[str] = []
+        self.handler_errors: list[str] = []
+        self.buggify = buggify  # share of the sites that are active
+        self.tolerate = tolerate  # how a process may end by itself, without failing the run
+        self.buggify_rng = self.rng("buggify")
+        self.hosts: dict[str, Host] = {}
+        self.net = Net(self)
+        self._guard = guard
+        self._instruments = [_Steps(self)] if trace_steps else []
+        self._nursery: trio.Nursery | None = None
+        self.clock.on_jump = self._jumped
+
+    def rng(self, *name: object) -> random.Random:
+        """A stream of its own for each use, so that one more draw here shifts nothing there."""
+        text = "/".join(map(str, (self.seed, *name)))
+        return random.Random(hashlib.blake2b(text.encode(), digest_size=8).digest())
+
+    def note(self, kind: str, *facts: Any) -> None:
+        """Into the trace: numbers and strings that are the same in every run of this seed."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.trace.add((kind, *facts))
+
+    def host(self, name: str) -> Host:
+        host = self.hosts.get(name)
+        if host is None:
+            host = self.hosts[name] = Host(self, name)
+        return host
+
+    # -- processes ------------------------------------------------------------------------
+
+    def start(self, name: str, program: Program) -> Host:
+        """Starts the process of that host, and its power if it was off."""
+        assert self._nursery is not None, "start() is for inside of run()"
+        host = self.host(name)
+        assert not host.life.alive, f"{name} is running"
+        host.starts += 1
+        host.life = Life(1000 * host.starts + list(self.hosts).index(name))
+        if not host.powered:
+            host.powered = True
+            self.net.host_started(host)
+        self.note("start", name)
+        self._nursery.start_soon(self._process, host, program, name=f"process {name}")
+        return host
+
+    def kill(self, name: str, *, power: bool = False) -> None:
+        """kill -9, or a power loss.  A dark host may lose its power again: nothing happens."""
+        host = self.hosts[name]
+        self.note("power" if power else "kill", name)
+        # The fence first: what the process does while it is cancelled touches nothing.
+        host.life.end()
+        host.listeners.clear()
+        self.net.host_ended(host, silent=power)
+        if power:
+            host.powered = False
+            host.boots += 1
+            host.media.power_loss()
+        else:
+            host.media.kill()
+        host.media.disarm()
+        if host.scope is not None:
+            host.scope.cancel()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: calls that wait do not return; a plain write is as if before the signal."""
+        self.note("pause", name)
+        self.hosts[name].life.pause()
+
+    def resume(self, name: str) -> None:
+        self.note("resume", name)
+        self.hosts[name].life.resume()
+
+    def handler_failed(self, host: Host, error: Exception) -> None:
+        """Network errors are a handler's daily life; anything else is kept for the scenario."""
+        self.note("handler", host.name, type(error).__name__)
+        for leaf in leaves(error):
+            if not isinstance(leaf, trio.BrokenResourceError | trio.ClosedResourceError | OSError):
+                self.handler_errors.append(f"{host.name}: {type(leaf).__name__}: {leaf}")
+
+    async def _process(self, host: Host, program: Program) -> None:
+        life = host.life
+        _label.set(f"{host.name}.{host.starts}")
+        env = host.env()
+        with trio.CancelScope() as scope:
+            host.scope = scope
+            try:
+                await program(env)
+            except BaseException as error:
+                for leaf in leaves(error):
+                    if isinstance(leaf, Exception):
+                        self._failed(host, life, leaf)
+                    elif not isinstance(leaf, SimCrashed | trio.Cancelled):
+                        raise
+                if (cancelled := _cancelled(error)) is not None:
+                    raise cancelled from None
+        if life.alive:  # it ended by itself
+            life.end()
+            host.media.bury()
+            host.listeners.clear()
+            self.net.host_ended(host, silent=False)
+            self.note("end", host.name)
+
+    def _failed(self, host: Host, life: Life, error: Exception) -> None:
+        if life.alive:  # what the dead say in their cleanup, nobody hears
+            host.exits.append(error)
+            self.note("exit", host.name, type(error).__name__)
+
+    # -- running --------------------------------------------------------------------------
+
+    def run(self, main: Callable[[World], Awaitable[T]]) -> T:
+        """The result of `main`; then everything that still runs ends.
+
+        Raises:
+            SimDeadlock: nothing could happen any more.
+            ExceptionGroup: processes ended with errors that are not tolerated.
+        """
+        with seeded_scheduler(self.seed), guarded(self._guard):
+            gc.collect()
+            gc.disable()  # finalizers would run at moments that depend on allocations
+            try:
+                result = trio.run(self._run, main, clock=self.clock, instruments=self._instruments)
+            except BaseExceptionGroup as group:
+                raise bare(group) from None
+            finally:
+                gc.enable()
+        failed = [
+            error
+            for host in self.hosts.values()
+            for error in host.exits
+            if not isinstance(error, self.tolerate)
+        ]
+        if failed:
+            raise ExceptionGroup(f"processes of seed {self.seed} failed", failed)
+        return result
+
+    async def _run(self, main: Callable[[World], Awaitable[T]]) -> T:
+        with trio.CancelScope() as scope:
+            self.clock.on_deadlock = scope.cancel
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                result = await main(self)
+                self.clock.on_deadlock = None
+                for host in self.hosts.values():
+                    host.life.end()
+                nursery.cancel_scope.cancel()
+            return result
+        self.clock.on_deadlock = None
+        raise SimDeadlock(f"nothing can happen any more, at {self.clock.now:.6f} s")
+
+    def _jumped(self, now: float) -> None:
+        self.trace.add(("time", now))
+
+
+def _cancelled(error: BaseException) -> BaseException | None:
+    """The part that belongs to trio, which has to get it back."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[0]
+    return error if isinstance(error, trio.Cancelled) else None
+
+
+class _Steps(trio.abc.Instrument):
+    """Every scheduler decision goes into the trace: which task runs next."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._add = world, world.trace.add
+        self._numbers: dict[trio.lowlevel.Task, int] = {}
+        self._count = 0
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self._count += 1
+        self._numbers[task] = self._count
+        self._add(("task", self._count, task.context.get(_label, "-"), task.name))
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        del self._numbers[task]
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._world.steps += 1
+        self._add(self._numbers[task])
