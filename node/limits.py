@@ -23,6 +23,7 @@ IDS_PER_BATCH_MAX = 256  # `id=` is for single entries; 256 of ID_BYTES_MAX fit 
 ID_BYTES_MAX = 64
 WRITER_BYTES_MAX = 64  # the name of a writer of stages
 CODEC_MAX = 255  # 0 plain, 1 zstd; from 16 on foreign, kept as they came
+HEADERS_MAX = 128  # of an entry: names and values together are HEAD_ITEMS_MAX
 COMMIT_STAGES_MAX = 4_096  # of one commit: a stage is at most 14 bytes in its head
 CLIENT_REQUESTS_MAX = 64  # in flight
 CLIENT_BYTES_MAX = 16 * MIB  # in flight
@@ -46,5 +47,14 @@ LANES_MAX = 100_000  # D4: the least recently applied goes first
 LANE_RESULTS_MAX = 64  # remembered answers of a lane
 LANE_WAITING_MAX = 64  # batches of a lane waiting for room; 1 with when_full = slot
 IDS_MAX = 10_000  # `id=` window of a topic, in entries
+WAITING_MAX = 100_000  # batches waiting for room in all topics; the state keeps a row for each
+STAGES_MAX = 100_000  # batches staged at a time; a row in the state each
+STAGE_EXPIRY_US = (
+    3_600_000_000  # of row time: a job's batch takes minutes, a dead one's garbage goes
+)
+WRITERS_MAX = 10_000  # of stages, whose last commit is remembered: as many streaming queries
+RUNS_MAX = 2_048  # of a partition: pruning by age or bytes is exact to about a 500th of it
+RUNS_TOTAL = 2_000_000  # of all partitions: 64 MB, however many partitions there are
+RUNS_MIN = 64  # of a partition, even if there are very many
 PRUNED_TOPICS_PER_ITEM = 1_000
 ENTRY_FUTURE_US_MAX = 30_000_000  # an entry's time is at most this far past the row's time

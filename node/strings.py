@@ -1,0 +1,50 @@
+"""Many byte strings end to end, and where each ends: how values, keys and headers are kept.
+
+    data  a p p l e p e a r f i g
+    ends          5       9     12          string i is data[ends[i-1]:ends[i]], string 0 data[:5]
+
+Nothing here looks at strings one by one but `slices`.  Ends of a part of the column, or of several
+columns behind one another, are the old ends plus a constant: they are added to all at once, as one
+large number whose 32-bit digits they are.  That is five times faster than a loop, and linear.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class Strings(NamedTuple):
+    ends: memoryview  # of 'I': u32
+    data: memoryview
+
+    def span(self, lo: int, hi: int) -> tuple[int, int]:
+        """Where strings lo <= i < hi lie in `data`."""
+        return self.ends[lo - 1] if lo else 0, self.ends[hi - 1]
+
+    def slices(self, lo: int, hi: int) -> list[bytes]:
+        """Strings lo <= i < hi."""
+        start, stop = self.span(lo, hi)
+        ends = self.ends[lo:hi].tolist()
+        if start:
+            ends = [end - start for end in ends]
+        # One copy of all, since slices of bytes are twice as fast as slices of a view.
+        data = bytes(self.data[start:stop])
+        return [data[a:b] for a, b in pairwise([0, *ends])]
+
+    def sizes(self) -> list[int]:
+        return [b - a for a, b in pairwise([0, *self.ends.tolist()])]
+
+    def whole(self) -> bool:
+        """Whether the ends are what ends must be, so that no access can leave the data."""
+        ends = self.ends.tolist()
+        return ends[-1] == len(self.data) and (len(ends) == 1 or sorted(ends) == ends)
+
+
+def shifted(ends: memoryview, by: int) -> bytes:
+    """All of `ends` plus `by`, which may be negative; none may leave 0 <= end < 2^32."""
+    size = ends.nbytes
+    if by == 0:
+        return bytes(ends)
+    ones = int.from_bytes(b"\1\0\0\0" * (size // 4), "little")
+    return (int.from_bytes(ends.cast("B"), "little") + by * ones).to_bytes(size, "little")
