@@ -1,0 +1,252 @@
+"""One file of the index number -> place: the rows of one segment, sorted, checked and mapped.
+
+A *row* speaks of one batch, whatever the number of its entries:
+
+    first u64 | place u64 | time i64 | position << 24 | count
+
+`position` is that of the item that numbered the batch, and a file holds the rows that the items of
+one segment numbered.  The body may lie in an older segment, where the batch waited or was staged:
+such rows are *strays*, listed once more, so that nobody drops their bodies.
+
+    rows          by (topic id, partition), then number; 2,048 make a block
+    directory     u64 columns: key, first, last, first row, bytes that lie in this segment
+    strays        u64 columns: key, first, last, segment of the bodies, bytes
+    block sums    a crc32c for each block, so that the rows need not be read to trust the file
+    trailer       what this is, the counts, and a crc32c of all that is not rows
+
+All numbers are little endian.  The same bytes, unsealed, travel in snapshots: they are the part of
+the index that a restart would otherwise lose.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from .checksum import crc32c
+from .env import Buffer
+from .errors import Corrupt
+from .limits import PARTITIONS_MAX
+
+ROW: Final = struct.Struct("<QQqQ")
+ROW_BYTES: Final = ROW.size
+COUNT_BITS: Final = 24
+COUNT_MASK: Final = (1 << COUNT_BITS) - 1
+BLOCK_ROWS: Final = 2_048
+BLOCK_BYTES: Final = BLOCK_ROWS * ROW_BYTES
+PARTITION_BITS: Final = 10
+COLUMNS: Final = 5  # of the directory, and of the strays
+
+_MAGIC: Final = b"duckrow#"
+_TRAILER: Final = struct.Struct("<8s16s6Q?7x")
+_CRC: Final = struct.Struct("<Q")  # of 32 bits; eight bytes, so that files are multiples of eight
+_FIELD: Final = struct.Struct("<Q")
+
+assert PARTITIONS_MAX <= 1 << PARTITION_BITS
+assert sys.byteorder == "little", "columns are mapped as they are, and they are little endian"
+
+
+class Row(NamedTuple):
+    """One batch."""
+
+    first: int
+    place: int  # of its body
+    time: int  # of its entries, microseconds
+    position: int  # of the item that numbered it
+    count: int  # type: ignore[assignment]  # nobody counts occurrences in a row
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+
+class Run(NamedTuple):
+    """The rows of one partition that one segment numbered, while they lie in memory."""
+
+    key: int
+    rows: bytearray  # only grows
+    length: int  # of it, in rows, at the moment that is to be written
+    size: int  # bytes of those bodies that lie in this segment
+
+
+class Stray(NamedTuple):
+    """Batches numbered by a later segment than the one that holds their bodies."""
+
+    key: int
+    first: int
+    last: int
+    segment: int  # of the bodies
+    size: int
+
+
+class Cover(NamedTuple):
+    """Which part of the row a file speaks of: the items after `after`, up to and with `upto`."""
+
+    segment: int
+    after: int
+    upto: int
+    sealed: bool  # no item of this segment follows
+
+
+def key_of(topic_id: int, partition: int) -> int:
+    """A partition as one number; sorts as the pair does."""
+    assert 0 <= partition < PARTITIONS_MAX
+    return topic_id << PARTITION_BITS | partition
+
+
+def split_key(key: int) -> tuple[int, int]:
+    return key >> PARTITION_BITS, key & (1 << PARTITION_BITS) - 1
+
+
+def decode_row(rows: Buffer, index: int) -> Row:
+    first, place, time, packed = ROW.unpack_from(rows, index * ROW_BYTES)
+    return Row(first, place, time, packed >> COUNT_BITS, packed & COUNT_MASK)
+
+
+def decode_rows(rows: Buffer, start: int, stop: int) -> list[Row]:
+    view = memoryview(rows)[start * ROW_BYTES : stop * ROW_BYTES]
+    return [
+        Row(first, place, time, packed >> COUNT_BITS, packed & COUNT_MASK)
+        for first, place, time, packed in ROW.iter_unpack(view)
+    ]
+
+
+def encode(
+    cover: Cover, store: bytes, runs: Sequence[Run], strays: Sequence[Stray]
+) -> Iterator[bytes]:
+    """The pieces of a file, in order, each about a block; `runs` come sorted by key."""
+    sums, rows = array("I"), 0
+    block = bytearray()
+    columns = [array("Q") for _ in range(COLUMNS)]
+    for key, data, length, size in runs:
+        assert length > 0, "a partition without rows has no run"
+        last = decode_row(data, length - 1)
+        entry = (key, _FIELD.unpack_from(data)[0], last.last, rows, size)
+        for column, value in zip(columns, entry, strict=True):
+            column.append(value)
+        rows += length
+        at, end = 0, length * ROW_BYTES
+        while at < end:
+            taken = min(end - at, BLOCK_BYTES - len(block))
+            block += data[at : at + taken]
+            at += taken
+            if len(block) == BLOCK_BYTES:
+                sums.append(crc32c(block))
+                yield bytes(block)
+                block.clear()
+    if block:
+        sums.append(crc32c(block))
+        yield bytes(block)
+    if len(sums) % 2:
+        sums.append(0)
+    stray_columns = [array("Q", column) for column in zip(*strays, strict=True)]
+    tail = b"".join(column.tobytes() for column in (*columns, *stray_columns, sums))
+    counts = (cover.segment, cover.after, cover.upto, rows, len(runs), len(strays))
+    tail += _TRAILER.pack(_MAGIC, store, *counts, cover.sealed)
+    yield tail + _CRC.pack(crc32c(tail))
+
+
+class NumberFile:
+    """A whole file, mapped or in memory.
+
+    Opening reads the directory alone; a block of rows is checked when it is first touched.
+    """
+
+    __slots__ = (
+        "_data",
+        "_sound",
+        "_sums",
+        "cover",
+        "firsts",
+        "keys",
+        "lasts",
+        "rows",
+        "sizes",
+        "starts",
+        "store",
+        "strays",
+    )
+
+    def __init__(self, data: Buffer) -> None:
+        """
+        Raises:
+            Corrupt: this is no such file, or its directory is not what was written.
+        """
+        view = memoryview(data).toreadonly()
+        end = len(view) - _CRC.size - _TRAILER.size
+        if end < 0:
+            raise Corrupt(f"the index file ends after {len(view)} bytes, before its trailer does")
+        magic, store, *numbers, sealed = _TRAILER.unpack_from(view, end)
+        segment, after, upto, rows, partitions, strays = numbers
+        if magic != _MAGIC:
+            raise Corrupt(f"this is no index file: its trailer begins with {magic!r}")
+        blocks = -(-rows // BLOCK_ROWS)
+        widths = [8 * partitions] * COLUMNS + [8 * strays] * COLUMNS + [8 * -(-blocks // 2)]
+        if rows * ROW_BYTES + sum(widths) != end:
+            raise Corrupt(
+                f"the index file of segment {segment} should have {rows:,} rows of {partitions:,} "
+                f"partitions, and that is not what {len(view):,} bytes hold"
+            )
+        if crc32c(view[rows * ROW_BYTES : -_CRC.size]) != _CRC.unpack_from(view, len(view) - 8)[0]:
+            raise Corrupt(f"the directory of the index file of segment {segment} is damaged")
+        at, columns = rows * ROW_BYTES, []
+        for width in widths:
+            columns.append(view[at : at + width])
+            at += width
+        numbered = [column.cast("Q") for column in columns[:-1]]
+        self._data = view
+        self._sums = columns[-1].cast("I")
+        self._sound = bytearray(blocks)
+        self.cover = Cover(segment, after, upto, sealed)
+        self.store: bytes = store
+        self.rows: int = rows
+        self.keys, self.firsts, self.lasts, self.starts, self.sizes = numbered[:COLUMNS]
+        strays_of = zip(*(column.tolist() for column in numbered[COLUMNS:]), strict=True)
+        self.strays = [Stray(*values) for values in strays_of]
+
+    def find(self, key: int) -> int | None:
+        """The place of a partition in the directory."""
+        index = bisect_left(self.keys, key)
+        return index if index < len(self.keys) and self.keys[index] == key else None
+
+    def span(self, index: int) -> tuple[int, int]:
+        """The rows of the partition at `index` of the directory: start <= row < stop."""
+        following = index + 1
+        stop = self.starts[following] if following < len(self.starts) else self.rows
+        return self.starts[index], stop
+
+    def field(self, row: int, offset: int) -> int:
+        """Eight bytes of a row.  Raises Corrupt when its block is damaged."""
+        if not self._sound[row // BLOCK_ROWS]:
+            self._check(row // BLOCK_ROWS)
+        value: int = _FIELD.unpack_from(self._data, row * ROW_BYTES + offset)[0]
+        return value
+
+    def decode(self, start: int, stop: int) -> list[Row]:
+        """Rows start <= row < stop.  Raises Corrupt when one of their blocks is damaged."""
+        if start < stop:
+            for block in range(start // BLOCK_ROWS, (stop - 1) // BLOCK_ROWS + 1):
+                if not self._sound[block]:
+                    self._check(block)
+        return decode_rows(self._data, start, stop)
+
+    def run(self, index: int) -> Buffer:
+        """The rows of the partition at `index`, as they lie in the file; not checked."""
+        start, stop = self.span(index)
+        return self._data[start * ROW_BYTES : stop * ROW_BYTES]
+
+    def _check(self, block: int) -> None:
+        rows = self._data[
+            block * BLOCK_BYTES : min((block + 1) * BLOCK_ROWS, self.rows) * ROW_BYTES
+        ]
+        if crc32c(rows) != self._sums[block]:
+            start = block * BLOCK_ROWS
+            raise Corrupt(
+                f"rows {start:,} to {start + len(rows) // ROW_BYTES - 1:,} of the index file of "
+                f"segment {self.cover.segment} are damaged"
+            )
+        self._sound[block] = 1

@@ -1,0 +1,486 @@
+"""The index number -> place: which row speaks of entry n of a partition, or of a time.
+
+    items ──► open segment: a bytearray of rows for each partition          in memory
+                    │ an item of a later segment has come: sealed
+                    ▼
+              waits until it is durable and written (numberfolder.py)        in memory
+                    │ install
+                    ▼
+              one mapped file; for each partition in it a *lead* to it       16 bytes a lead
+                    │ every partition was pruned past it: `usage` says so
+                    ▼
+                  drop
+
+How a row is found again is told in numberchain.py.
+
+A segment is, here, that of the bodies: an item whose bundle lies in a later segment than all before
+it opens that one.  This needs nothing from the store but places, and gives the same after a restart.
+
+Nothing here waits.  `covered` is the position up to which everything is known; what a replay says
+again about items up to there is ignored.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from .effects import Appended, Deleted, Effect, Pruned
+from .errors import Corrupt
+from .numberchain import FIRST, LEAD_BITS, LEAD_MASK, POSITION, TIME, Chain, FileRows, Tail, bisect
+from .numberfile import (
+    COUNT_BITS,
+    PARTITION_BITS,
+    ROW,
+    Cover,
+    NumberFile,
+    Row,
+    Run,
+    Stray,
+    encode,
+    key_of,
+    split_key,
+)
+from .places import SEGMENT_SHIFT, segment_of
+from .upkeep import Usage
+
+INSTALLED_AT_ONCE: Final = 512  # partitions, between two looks at the loop
+PLACES_AT_ONCE: Final = 4_096
+_ENDLESS: Final = 1 << 62
+_pack = ROW.pack
+
+
+class Numbers:
+    """The index of one node.  The keeper writes, readers look up."""
+
+    def __init__(self, store: bytes) -> None:
+        self.store = store  # uuid: places mean nothing in another store
+        self.usage = Usage()
+        self.covered = 0
+        self._position = 0  # of the item whose effects are being noted
+        self._known = False  # they are known already
+        self._segment = -1  # the open one
+        self._tails: dict[int, Tail] = {}  # of the open segment
+        self._growing: list[_Growing] = []  # oldest first; the last one is open
+        self._files: dict[int, NumberFile] = {}
+        # By key: first number, segment << 32 | index in its directory, and so on; live ones only.
+        self._leads: dict[int, array[int]] = {}
+        self._strays: dict[int, list[_Stretch]] = {}  # by key, in order of numbers; live ones only
+        self._firsts: dict[int, int] = {}  # key -> lowest number that was not pruned, if not 1
+        self._shrunk: dict[int, int] = {}  # key -> bytes of its oldest lead that count as dead
+        self._widths: dict[int, int] = {}  # topic id -> partitions seen
+
+    # What the keeper tells, item by item
+
+    def note(
+        self, position: int, place: int, effects: Iterable[Effect], places: Mapping[int, int]
+    ) -> None:
+        """Takes what one item did; to be called for each item in order, also if it did nothing.
+
+        `place` is that of the item's record, `places` has those of the older items whose bodies
+        waited or were staged and got their numbers here: see `older`.
+        """
+        self.begin(position, place)
+        for effect in effects:
+            if isinstance(effect, Appended):
+                record = place if effect.position == position else places[effect.position]
+                self.append(
+                    effect.topic_id,
+                    effect.partition,
+                    effect.first,
+                    effect.count,
+                    effect.time,
+                    effect.size,
+                    record | effect.index,
+                )
+            elif isinstance(effect, Pruned):
+                self.prune(effect.topic_id, effect.partition, effect.first)
+            elif isinstance(effect, Deleted):
+                self.forget(effect.topic_id)
+
+    def begin(self, position: int, place: int) -> None:
+        """The next item: what is appended until the next call was numbered by it."""
+        self._known = position <= self.covered
+        if self._known:
+            return
+        assert position == self.covered + 1, f"item {position} was noted after {self.covered}"
+        self._position = self.covered = position
+        if place >> SEGMENT_SHIFT > self._segment:
+            self._open(segment_of(place), position - 1)
+
+    def append(
+        self,
+        topic_id: int,
+        partition: int,
+        first: int,
+        count: int,
+        time: int,
+        size: int,
+        place: int,
+    ) -> None:
+        """A batch of `count` entries got the numbers from `first` on; its body has `size` bytes."""
+        if self._known:
+            return
+        key = topic_id << PARTITION_BITS | partition
+        tail = self._tails.get(key)
+        if tail is None:
+            tail = self._tails[key] = Tail(first)
+            self._widen(key)
+        assert first == tail.next, f"{first} follows {tail.next - 1} in {topic_id}/{partition}"
+        tail.next = first + count
+        tail.rows += _pack(first, place, time, self._position << COUNT_BITS | count)
+        segment = place >> SEGMENT_SHIFT
+        if segment == self._segment:
+            tail.size += size
+        else:
+            self._stray(Stray(key, first, first + count - 1, segment, size))
+
+    def prune(self, topic_id: int, partition: int, first: int) -> None:
+        """Entries below `first` are gone."""
+        key = topic_id << PARTITION_BITS | partition
+        if first <= self._firsts.get(key, 1):
+            return  # said again by a replay
+        self._firsts[key] = first
+        if key in self._leads:
+            self._trim(key, first)
+        if key in self._strays:
+            self._trim_strays(key, first)
+
+    def forget(self, topic_id: int) -> None:
+        """The topic was deleted."""
+        for partition in range(self._widths.pop(topic_id, 0)):
+            key = key_of(topic_id, partition)
+            for growing in self._growing:
+                growing.tails.pop(key, None)
+            self._firsts.pop(key, None)
+            if key in self._leads:
+                self._trim(key, _ENDLESS)
+                del self._leads[key]
+            if key in self._strays:
+                self._trim_strays(key, _ENDLESS)
+
+    # From memory to files, and away
+
+    def waiting(self) -> Cover | None:
+        """The oldest sealed segment without a file; to be written once `upto` is durable."""
+        if len(self._growing) < 2:
+            return None
+        return self._growing[0].cover(self.covered)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The file for `waiting`, as it is now, however long the caller rests in between."""
+        growing = self._growing[0]
+        assert growing.upto is not None, "an open segment has no file"
+        return self._encode(growing)
+
+    def install(self, file: NumberFile) -> Iterator[None]:
+        """Goes over from memory to the file of `waiting`, some partitions a step.
+
+        Rows may be looked up and noted between the steps.
+        """
+        growing = self._growing[0]
+        assert file.cover == self.waiting(), f"{file.cover} does not wait"
+        segment = growing.segment
+        self._files[segment] = file
+        for index, key in enumerate(file.keys.tolist()):
+            # The tail of a topic that was deleted meanwhile is gone.
+            if growing.tails.pop(key, None) is not None:
+                leads = self._leads.setdefault(key, array("Q"))
+                leads.extend((file.firsts[index], segment << LEAD_BITS | index))
+                self.usage.hold(segment, file.sizes[index])
+                if key in self._firsts:
+                    self._trim(key, self._firsts[key])
+            if index % INSTALLED_AT_ONCE == INSTALLED_AT_ONCE - 1:
+                yield
+        assert not growing.tails, f"{len(growing.tails)} partitions are not in the file"
+        self._growing.pop(0)
+
+    @property
+    def in_memory(self) -> int:
+        """The oldest segment whose rows are in memory; nothing below it is to be written any more."""
+        return self._growing[0].segment if self._growing else self._segment + 1
+
+    def drop(self, segment: int) -> None:
+        """The store has dropped this dead segment; what is said about it goes too."""
+        assert not self.usage.holders(segment), f"something of segment {segment} is alive"
+        self._files.pop(segment, None)
+        self.usage.forget(segment)
+
+    def live_places(self, segment: int) -> Iterator[list[int]]:
+        """The places of all live bodies in `segment`, some thousands a step.
+
+        For a segment without bodies that wait or are staged: one that gets its number between two
+        steps would be missed.
+
+        Raises:
+            Corrupt: the index has lost some of them.
+        """
+        for rows in self._live_rows(segment):
+            yield [row.place for row in rows if segment_of(row.place) == segment]
+
+    # Snapshots and restarts
+
+    def capture(self) -> Iterator[tuple[str, bytes]]:
+        """What no file holds, as it is now, in chunks for the snapshot of the same position."""
+        return _captured([self._encode(growing) for growing in self._growing])
+
+    def load(self, files: Iterable[NumberFile], position: int) -> list[tuple[int, int]]:
+        """Begins with whole files from the folder, and from the snapshot of the state at `position`.
+
+        Returns the stretches of the row (after, upto) of which nothing is known, and of which the
+        replay from `position` on will tell nothing: segments that were dropped, or lost files.
+        When the state has caught up, `settle` is to be called.
+        """
+        assert not self.covered, "files are loaded into an empty index"
+        holes: list[tuple[int, int]] = []
+        at = 0
+        for file in sorted(files, key=_best_first):
+            cover = file.cover
+            if cover.segment <= self._segment or cover.after < at:
+                continue  # the same again, from the folder and from the snapshot
+            if cover.after > at:
+                if cover.after > position:
+                    break  # the replay tells what is missing, and this once more
+                holes.append((at, cover.after))
+            at = cover.upto
+            if cover.sealed:
+                self._load(file)
+            else:
+                self._go_on(file)
+                break
+        if at < position:
+            holes.append((at, position))
+        self.covered = max(at, position)
+        return holes
+
+    def settle(self, first_of: Callable[[int, int], int | None]) -> None:
+        """`first_of` tells the first number of (topic id, partition), or None if it is no more.
+
+        Files speak of what was pruned and deleted, too; from here on, that is dead.
+        """
+        for topic_id, width in list(self._widths.items()):
+            for partition in range(width):
+                first = first_of(topic_id, partition)
+                if first is None:
+                    self.forget(topic_id)
+                    break
+                self.prune(topic_id, partition, first)
+
+    # Lookups
+
+    def rows(self, topic_id: int, partition: int, number: int, limit: int) -> list[Row]:
+        """The row that holds `number` and those after it, contiguous, at most `limit`.
+
+        None when `number` is in a hole or past the end; the rows end before the next hole.
+        """
+        return self._chain(topic_id, partition).rows(number, limit)
+
+    def hole(self, topic_id: int, partition: int, number: int) -> int | None:
+        """The last number of the hole that `number` is in; None if nothing follows it."""
+        return self._chain(topic_id, partition).hole(number)
+
+    def at_time(self, topic_id: int, partition: int, time: int) -> Row | None:
+        """The first batch at or after a time."""
+        return self._chain(topic_id, partition).lower_bound(TIME, time)
+
+    def at_position(self, topic_id: int, partition: int, position: int) -> Row | None:
+        """The first batch that the item at `position`, or one after it, numbered."""
+        return self._chain(topic_id, partition).lower_bound(POSITION, position)
+
+    # Inside
+
+    def _chain(self, topic_id: int, partition: int) -> Chain:
+        key = topic_id << PARTITION_BITS | partition
+        tails = [growing.tails[key] for growing in self._growing if key in growing.tails]
+        return Chain(self._leads.get(key), self._files, tails)
+
+    def _open(self, segment: int, after: int) -> None:
+        if self._growing and self._growing[-1].upto is None:
+            self._growing[-1].upto = after
+        growing = _Growing(segment, after)
+        self._growing.append(growing)
+        self._tails, self._segment = growing.tails, segment
+
+    def _widen(self, key: int) -> None:
+        topic_id, partition = split_key(key)
+        if partition >= self._widths.get(topic_id, 0):
+            self._widths[topic_id] = partition + 1
+
+    def _stray(self, stray: Stray) -> None:
+        assert stray.segment < self._segment, f"segment {stray.segment} has no item yet"
+        growing, live = self._growing[-1], self._strays.get(stray.key)
+        # A commit numbers its stages one after the other: one stretch for those that lie together.
+        if live and live[-1].adjoins(stray) and live[-1].numbered == growing.segment:
+            live[-1].last = stray.last
+            live[-1].size += stray.size
+            self.usage.grow(stray.segment, stray.size)
+        else:
+            self._hold(stray, growing)
+
+    def _hold(self, stray: Stray, growing: _Growing | None) -> None:
+        stretch = _Stretch(stray, -1 if growing is None else growing.segment)
+        self._strays.setdefault(stray.key, []).append(stretch)
+        self.usage.hold(stray.segment, stray.size)
+        if growing is not None:
+            growing.strays.append(stretch)
+
+    def _trim(self, key: int, first: int) -> None:
+        """Forgets leads to rows that are all dead; guesses how much of the oldest one left is."""
+        leads, gone = self._leads[key], 0
+        while gone < len(leads):
+            segment, index = leads[gone + 1] >> LEAD_BITS, leads[gone + 1] & LEAD_MASK
+            file = self._files[segment]
+            begin, last, size = file.firsts[index], file.lasts[index], file.sizes[index]
+            if last >= first:
+                if first > begin:
+                    dead = size * (first - begin) // (last - begin + 1)
+                    self.usage.shrink(segment, dead - self._shrunk.get(key, 0))
+                    self._shrunk[key] = dead
+                break
+            self.usage.release(segment, size - self._shrunk.pop(key, 0))
+            gone += 2
+        del leads[:gone]
+
+    def _trim_strays(self, key: int, first: int) -> None:
+        stretches, gone = self._strays[key], 0
+        while gone < len(stretches) and stretches[gone].last < first:
+            self.usage.release(stretches[gone].segment, stretches[gone].size)
+            gone += 1
+        del stretches[:gone]
+        if not stretches:
+            del self._strays[key]
+
+    def _encode(self, growing: _Growing) -> Iterator[bytes]:
+        # Taken now.  The bytearrays only grow, so their lengths are all that is to be remembered.
+        runs = [
+            Run(key, tail.rows, tail.stop, tail.size) for key, tail in sorted(growing.tails.items())
+        ]
+        strays = [stretch.value() for stretch in growing.strays]
+        return encode(growing.cover(self.covered), self.store, runs, strays)
+
+    def _load(self, file: NumberFile) -> None:
+        """A file whose rows never were in this memory."""
+        segment = self._segment = file.cover.segment
+        self._files[segment] = file
+        lead, leads = segment << LEAD_BITS, self._leads
+        # The loop that a restart takes its time with: hundreds of thousands of turns.
+        for key, first in zip(file.keys.tolist(), file.firsts.tolist(), strict=True):
+            of_key = leads.get(key)
+            if of_key is None:
+                of_key = leads[key] = array("Q")
+                self._widen(key)
+            of_key.append(first)
+            of_key.append(lead)
+            lead += 1
+        self.usage.hold(segment, sum(file.sizes.tolist()), holders=len(file.keys))
+        for stray in file.strays:
+            self._hold(stray, None)
+
+    def _go_on(self, file: NumberFile) -> None:
+        """With the segment that was open when the snapshot was taken."""
+        self._open(file.cover.segment, file.cover.after)
+        for index, key in enumerate(file.keys.tolist()):
+            tail = self._tails[key] = Tail(file.firsts[index])
+            tail.rows += file.run(index)
+            tail.next = file.lasts[index] + 1
+            tail.size = file.sizes[index]
+            self._widen(key)
+        for stray in file.strays:
+            self._hold(stray, self._growing[-1])
+
+    def _live_rows(self, segment: int) -> Iterator[list[Row]]:
+        file = self._files.get(segment)
+        for index, key in enumerate(file.keys.tolist() if file else ()):
+            first = self._firsts.get(key, 1)
+            if file and key in self._leads and file.lasts[index] >= first:
+                start, stop = file.span(index)
+                start = max(start, bisect(FileRows(file, start, stop), FIRST, first + 1) - 1)
+                for at in range(start, stop, PLACES_AT_ONCE):
+                    yield file.decode(at, min(stop, at + PLACES_AT_ONCE))
+        here = [
+            (key, stretch.first, stretch.last)
+            for key, stretches in self._strays.items()
+            for stretch in stretches
+            if stretch.segment == segment
+        ]
+        for key, first, last in here:
+            number = max(first, self._firsts.get(key, 1))
+            while number <= last:
+                rows = self.rows(*split_key(key), number, PLACES_AT_ONCE)
+                if not rows:
+                    raise Corrupt(f"the index does not know where the body of entry {number} lies")
+                yield [row for row in rows if row.first <= last]
+                number = rows[-1].last + 1
+
+
+class _Growing:
+    """What one segment numbered, while it is in memory."""
+
+    __slots__ = ("after", "segment", "strays", "tails", "upto")
+
+    def __init__(self, segment: int, after: int) -> None:
+        self.segment = segment
+        self.after = after
+        self.upto: int | None = None  # its last item, once it is sealed
+        self.tails: dict[int, Tail] = {}
+        self.strays: list[_Stretch] = []
+
+    def cover(self, covered: int) -> Cover:
+        upto = covered if self.upto is None else self.upto
+        return Cover(self.segment, self.after, upto, sealed=self.upto is not None)
+
+
+class _Stretch:
+    """A stray that may still become longer."""
+
+    __slots__ = ("first", "key", "last", "numbered", "segment", "size")
+
+    def __init__(self, stray: Stray, numbered: int) -> None:
+        self.key, self.first, self.last, self.segment, self.size = stray
+        self.numbered = numbered  # the segment that numbered it; -1: a file has it
+
+    def adjoins(self, stray: Stray) -> bool:
+        return self.last + 1 == stray.first and self.segment == stray.segment
+
+    def value(self) -> Stray:
+        return Stray(self.key, self.first, self.last, self.segment, self.size)
+
+
+def older(position: int, effects: Iterable[Effect]) -> list[int]:
+    """Positions of items before this one whose bodies got their numbers in it."""
+    bodies = (effect.position for effect in effects if isinstance(effect, Appended))
+    return sorted(dict.fromkeys(each for each in bodies if each != position))
+
+
+def restored(chunks: Iterable[tuple[str, bytes]]) -> list[NumberFile]:
+    """What `capture` gave to a snapshot.
+
+    Raises:
+        Corrupt: it is not whole.
+    """
+    files: list[NumberFile] = []
+    data = bytearray()
+    for kind, piece in chunks:
+        if kind in (_PART, _END):
+            data += piece
+        if kind == _END:
+            files.append(NumberFile(bytes(data)))
+            data = bytearray()
+    return files
+
+
+_PART: Final = "rows"
+_END: Final = "rows' end"
+
+
+def _captured(files: Sequence[Iterator[bytes]]) -> Iterator[tuple[str, bytes]]:
+    for pieces in files:
+        for piece in pieces:
+            yield _PART, piece
+        yield _END, b""
+
+
+def _best_first(file: NumberFile) -> tuple[int, int, bool]:
+    """The order of the row, and of two that speak of the same segment the one that knows more."""
+    return file.cover.segment, -file.cover.upto, not file.cover.sealed

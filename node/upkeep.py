@@ -1,0 +1,137 @@
+"""Which segments of the row store are dead, and which are mostly dead and worth rewriting.
+
+Nobody ever looks through all rows to find out.  For each segment there are two figures:
+
+    holders   (partition, segment) pairs of which something is alive: an entry for each partition
+              that the segment numbered, and one for each stretch of strays that it holds bodies of
+    live      bytes of live bodies in it
+
+A partition is pruned from its oldest entries on, so all that a prune has to look at is the oldest
+pair of that partition: dead or not.  Each pair dies once.  So the work is a few steps a prune, and
+one more for each pair, that is, for each partition of a segment, not for each batch.  The oldest
+pair of a partition is partly dead most of the time; its bytes are taken to be spread evenly.
+
+A segment with no holders is dead.  Whether it may go depends on more: on snapshots, on bodies that
+wait, and on how much of the row must stay for followers (rule N6).  The store has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import attrs
+
+from .limits import FOLLOWABLE_BYTES_MIN
+
+REWRITE_BELOW = 0.5  # of its bytes alive: two such segments cost as much as one full one
+
+
+class Segment(Protocol):
+    """What the store tells about one of its segments."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def reach(self) -> int:
+        """The highest position whose record or body lies in it."""
+        ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def sealed(self) -> bool: ...
+
+    @property
+    def rewritten(self) -> bool: ...
+
+
+@attrs.frozen
+class Plan:
+    drop: tuple[int, ...] = ()  # segments of which nothing is alive, oldest first
+    rewrite: tuple[int, ...] = ()  # segments worth rewriting, the deadest first
+
+
+class Usage:
+    """What is alive in each segment.  The index tells it what comes and what dies."""
+
+    def __init__(self) -> None:
+        self._holders: dict[int, int] = {}
+        self._live: dict[int, int] = {}
+        self._worth: dict[int, int] = {}  # live bytes when it was last rewritten
+
+    def hold(self, segment: int, size: int, *, holders: int = 1) -> None:
+        """Something in it is alive, of `size` bytes."""
+        self._holders[segment] = self._holders.get(segment, 0) + holders
+        self._live[segment] = self._live.get(segment, 0) + size
+
+    def grow(self, segment: int, size: int) -> None:
+        """A holder has become larger."""
+        self._live[segment] += size
+
+    def shrink(self, segment: int, size: int) -> None:
+        """A holder has lost a part."""
+        self._live[segment] -= size
+
+    def release(self, segment: int, size: int) -> None:
+        """A holder has died, and with it the `size` bytes that it still had."""
+        self._holders[segment] -= 1
+        self._live[segment] -= size
+        assert self._holders[segment] >= 0, f"segment {segment} lost a holder that it never had"
+
+    def holders(self, segment: int) -> int:
+        return self._holders.get(segment, 0)
+
+    def live(self, segment: int) -> int:
+        """Bytes of live bodies in it, about."""
+        return self._live.get(segment, 0)
+
+    def rewritten(self, segment: int) -> None:
+        """It will not be worth it again before it has lost as much once more."""
+        self._worth[segment] = self.live(segment)
+
+    def forget(self, segment: int) -> None:
+        """It was dropped."""
+        for table in (self._holders, self._live, self._worth):
+            table.pop(segment, None)
+
+    def plan(
+        self,
+        segments: Sequence[Segment],
+        *,
+        snapshot: int,
+        oldest_body: int | None,
+        in_memory: int,
+        unknown: Collection[int] = (),
+        followable: int = FOLLOWABLE_BYTES_MIN,
+    ) -> Plan:
+        """What may be dropped and what should be rewritten now; a step for each segment.
+
+        `snapshot` is the position of the older one; `oldest_body` that of the oldest item with a
+        body that waits or is staged; `in_memory` the oldest segment that has no index file yet;
+        of the `unknown` segments the index has lost something, so nothing of them is known dead.
+        """
+        limit = snapshot if oldest_body is None else min(snapshot, oldest_body)
+        drop: list[int] = []
+        rewrite: list[tuple[float, int]] = []
+        newer = 0  # bytes in segments after this one: what followers could still have
+        for segment in reversed(segments):
+            number = segment.number
+            if (
+                segment.sealed
+                and number < in_memory
+                and segment.reach < limit
+                and newer >= followable
+                and number not in unknown
+            ):
+                live = self.live(number)
+                if segment.rewritten:
+                    self._worth.setdefault(number, live)
+                if not self.holders(number):
+                    drop.append(number)
+                elif live < REWRITE_BELOW * self._worth.get(number, segment.bytes):
+                    rewrite.append((live / segment.bytes, number))
+            newer += segment.bytes
+        return Plan(tuple(reversed(drop)), tuple(number for _, number in sorted(rewrite)))

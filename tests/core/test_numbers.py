@@ -1,0 +1,495 @@
+"""The index, held against a naive list: whatever was appended, pruned, sealed, lost and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckrow.node.effects import Appended, Deleted, Pruned
+from duckrow.node.errors import Corrupt
+from duckrow.node.numberfile import BLOCK_ROWS, NumberFile, Row
+from duckrow.node.numbers import Numbers, older, restored
+from duckrow.node.places import place, segment_of
+
+STORE = b"one store's uuid"
+Effect = Appended | Pruned | Deleted
+
+
+@attrs.define
+class Recorded:
+    """An item as the keeper would note it."""
+
+    position: int
+    place: int
+    effects: list[Effect]
+    places: dict[int, int]
+
+
+@attrs.define
+class Truth:
+    """What happened, in lists."""
+
+    items: list[Recorded] = attrs.field(factory=list)
+    rows: dict[tuple[int, int], list[Row]] = attrs.field(factory=dict)
+    sizes: dict[int, int] = attrs.field(factory=dict)  # by place of the body
+    firsts: dict[tuple[int, int], int] = attrs.field(factory=dict)
+    segment: int = 0
+    offset: int = 0
+    time: int = 1_000
+    waiting: list[int] = attrs.field(factory=list)  # positions whose command 9 has no number yet
+
+    def item(
+        self, effects: Sequence[Effect] = (), places: dict[int, int] | None = None
+    ) -> Recorded:
+        self.offset += 8
+        it = Recorded(
+            len(self.items) + 1, place(self.segment, self.offset), list(effects), places or {}
+        )
+        self.items.append(it)
+        return it
+
+    def appended(
+        self, topic_id: int, partition: int, count: int, *, body: int | None = None, size: int = 100
+    ) -> Recorded:
+        """An item with one batch, whose body lies in it, or in the item at position `body`."""
+        it = self.item()
+        rows = self.rows.setdefault((topic_id, partition), [])
+        first = rows[-1].last + 1 if rows else 1
+        record = it if body is None else self.items[body - 1]
+        index = len(it.effects) if body is None else 9
+        row = Row(first, record.place | index, self.time, it.position, count)
+        rows.append(row)
+        self.sizes[row.place] = size
+        it.effects.append(
+            Appended(
+                topic_id, "t", partition, first, count, self.time, size, record.position, index
+            )
+        )
+        it.places = {} if body is None else {body: record.place}
+        return it
+
+    def pruned(self, topic_id: int, partition: int, first: int) -> Recorded:
+        self.firsts[topic_id, partition] = first
+        return self.item([Pruned(topic_id, "t", partition, first)])
+
+    def deleted(self, topic_id: int) -> Recorded:
+        for key in [key for key in self.rows if key[0] == topic_id]:
+            del self.rows[key]
+            self.firsts.pop(key, None)
+        return self.item([Deleted(topic_id, "t")])
+
+    def live(self, key: tuple[int, int]) -> list[Row]:
+        first = self.firsts.get(key, 1)
+        return [row for row in self.rows[key] if row.last >= first]
+
+    def first_of(self, topic_id: int, partition: int) -> int | None:
+        if not any(key[0] == topic_id for key in self.rows):
+            return None
+        return self.firsts.get((topic_id, partition), 1)
+
+
+def note(numbers: Numbers, it: Recorded) -> None:
+    assert older(it.position, it.effects) == list(it.places)
+    numbers.note(it.position, it.place, it.effects, it.places)
+
+
+def file_of(numbers: Numbers) -> NumberFile:
+    return NumberFile(b"".join(numbers.pieces()))
+
+
+def install(numbers: Numbers) -> list[NumberFile]:
+    files = []
+    while numbers.waiting() is not None:
+        files.append(file_of(numbers))
+        for _ in numbers.install(files[-1]):
+            pass
+    return files
+
+
+def check(numbers: Numbers, truth: Truth) -> None:
+    """Every lookup, at every place where the answer changes and beside it."""
+    for (topic_id, partition), all_rows in truth.rows.items():
+        rows = truth.live((topic_id, partition))
+        first, end = truth.firsts.get((topic_id, partition), 1), all_rows[-1].last
+        for number in {first, *(r.first for r in rows), *(r.last for r in rows)}:
+            if first <= number <= end:
+                expected = [row for row in rows if row.last >= number]
+                assert numbers.rows(topic_id, partition, number, 1000) == expected
+                assert numbers.rows(topic_id, partition, number, 2) == expected[:2]
+        assert numbers.rows(topic_id, partition, end + 1, 10) == []
+        for row in rows:
+            for at in (row.time, row.time + 1):
+                # What was pruned may still be found; who asks knows what is pruned.
+                found = numbers.at_time(topic_id, partition, at)
+                assert _living(found, first) == next((r for r in rows if r.time >= at), None) or (
+                    found is not None and found.last < first
+                )
+            found = numbers.at_position(topic_id, partition, row.position)
+            assert found == next(r for r in all_rows if r.position >= row.position)
+            found = numbers.at_position(topic_id, partition, row.position + 1)
+            assert found == next((r for r in all_rows if r.position > row.position), None)
+
+
+def _living(row: Row | None, first: int) -> Row | None:
+    return row if row is not None and row.last >= first else None
+
+
+def check_usage(numbers: Numbers, truth: Truth) -> None:
+    """Exact for whole batches; the oldest pair of a partition is a guess, of one segment's bytes."""
+    places = [row.place for key in truth.rows for row in truth.live(key)]
+    for segment in range(numbers.in_memory):
+        alive = sorted(p for p in places if segment_of(p) == segment)
+        numbered = [
+            row
+            for key in truth.rows
+            for row in truth.live(key)
+            if segment_of(truth.items[row.position - 1].place) == segment
+        ]
+        assert bool(numbers.usage.holders(segment)) == bool(alive or numbered)
+        assert sorted(p for some in numbers.live_places(segment) for p in some) == alive
+        assert numbers.usage.live(segment) >= 0
+    if not truth.firsts:
+        for segment in range(numbers.in_memory):
+            size = sum(truth.sizes[p] for p in places if segment_of(p) == segment)
+            assert numbers.usage.live(segment) == size
+
+
+TOPICS = st.sampled_from([7, 8, 1 << 50])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), TOPICS, st.integers(0, 2), st.integers(1, 5)),
+        st.tuples(st.just("append"), TOPICS, st.integers(0, 2), st.integers(1, 5)),
+        st.tuples(st.just("wait")),
+        st.tuples(st.just("stray"), TOPICS, st.integers(0, 2), st.integers(1, 5)),
+        st.tuples(st.just("prune"), TOPICS, st.integers(0, 2), st.floats(0, 1)),
+        st.tuples(st.just("delete"), TOPICS),
+        st.tuples(st.just("segment"), st.integers(1, 3)),
+        st.tuples(st.just("time"), st.integers(1, 50)),
+        st.tuples(st.just("install")),
+        st.tuples(st.just("drop")),
+        st.tuples(st.just("snapshot")),
+        st.tuples(st.just("restart"), st.integers(0, 3)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(STEPS)
+def test_the_index_answers_as_a_list_would(steps: list[tuple[object, ...]]) -> None:
+    """Through seals, files, pruned and deleted topics, strays, and restarts from older snapshots."""
+    truth, numbers = Truth(), Numbers(STORE)
+    files: dict[int, NumberFile] = {}
+    snapshot: tuple[int, list[tuple[str, bytes]]] = (0, [])
+    dropped: set[int] = set()
+    for step in steps:
+        match step:
+            case ("append", int(topic), int(partition), int(count)):
+                note(numbers, truth.appended(topic, partition, count))
+            case ("wait",):
+                truth.waiting.append(truth.item().position)
+                note(numbers, truth.items[-1])
+            case ("stray", int(topic), int(partition), int(count)) if truth.waiting:
+                body = truth.waiting.pop(0)
+                note(numbers, truth.appended(topic, partition, count, body=body))
+            case ("prune", int(topic), int(partition), float(share)) if (
+                topic,
+                partition,
+            ) in truth.rows:
+                first = truth.firsts.get((topic, partition), 1)
+                end = truth.rows[topic, partition][-1].last + 1
+                if first + int((end - first) * share) > first:
+                    target = first + int((end - first) * share)
+                    note(numbers, truth.pruned(topic, partition, target))
+            case ("delete", int(topic)):
+                note(numbers, truth.deleted(topic))
+            case ("segment", int(more)):
+                truth.segment, truth.offset = truth.segment + more, 0
+            case ("time", int(more)):
+                truth.time += more
+            case ("install",):
+                files.update((file.cover.segment, file) for file in install(numbers))
+            case ("drop",):
+                oldest = min(
+                    [segment_of(truth.items[p - 1].place) for p in truth.waiting], default=1 << 20
+                )
+                for segment in range(numbers.in_memory):
+                    if not numbers.usage.holders(segment) and segment < oldest:
+                        numbers.drop(segment)
+                        files.pop(segment, None)
+                        dropped.add(segment)
+            case ("snapshot",):
+                snapshot = (numbers.covered, list(numbers.capture()))
+            case ("restart", int(lost)):
+                position, chunks = snapshot
+                kept = [file for file in files.values() if file.cover.after >= 0]
+                # Files that were written since the snapshot may be missing: the replay makes them.
+                later = [file for file in kept if file.cover.after >= position]
+                for file in later[len(later) - min(lost, len(later)) :]:
+                    kept.remove(file)
+                numbers = Numbers(STORE)
+                holes = numbers.load([*kept, *restored(chunks)], position)
+                for it in truth.items[position:]:
+                    note(numbers, it)
+                numbers.settle(truth.first_of)
+                for after, upto in holes:
+                    for it in truth.items[after:upto]:
+                        assert segment_of(it.place) in dropped
+                files = {file.cover.segment: file for file in kept}
+                files.update((file.cover.segment, file) for file in install(numbers))
+            case _:
+                pass
+    check(numbers, truth)
+    check_usage(numbers, truth)
+
+
+def long_partition(
+    rows: int, *, files: int = 1, count: int = 3
+) -> tuple[Truth, Numbers, list[NumberFile]]:
+    """One partition, spread over several files, with a neighbour on each side of it."""
+    truth, numbers = Truth(), Numbers(STORE)
+    for file in range(files):
+        truth.segment, truth.offset = file, 0
+        for at in range(rows // files):
+            if at % 500 == 0:
+                note(numbers, truth.appended(5, 0, 1))
+                note(numbers, truth.appended(9, 0, 1))
+            truth.time += at % 2
+            note(numbers, truth.appended(7, 1, count))
+    truth.segment, truth.offset = files, 0
+    note(numbers, truth.item())
+    return truth, numbers, install(numbers)
+
+
+def test_rows_are_found_across_blocks_and_files() -> None:
+    truth, numbers, files = long_partition(9_000, files=3)
+    rows = truth.rows[7, 1]
+
+    assert [len(file.keys) for file in files] == [3, 3, 3]
+    assert numbers.rows(7, 1, 1, 10_000) == rows
+    for at in (0, 1, 2_046, 2_999, 3_000, 5_047, 8_999):
+        assert numbers.rows(7, 1, rows[at].last, 3) == rows[at : at + 3]
+        same_time = next(row for row in rows if row.time == rows[at].time)
+        assert numbers.at_time(7, 1, rows[at].time) == same_time
+        assert numbers.at_position(7, 1, rows[at].position) == rows[at]
+    assert numbers.at_time(7, 1, truth.time + 1) is None
+    assert numbers.at_position(7, 1, len(truth.items) + 1) is None
+    assert numbers.rows(7, 0, 1, 10) == numbers.rows(6, 1, 1, 10) == []
+
+
+def test_a_topic_that_nobody_knows_has_no_rows() -> None:
+    numbers = Numbers(STORE)
+
+    assert numbers.rows(1, 0, 1, 10) == []
+    assert numbers.hole(1, 0, 1) is None
+    assert numbers.at_time(1, 0, 0) is None
+    numbers.forget(1)
+
+
+def test_an_installed_segment_takes_no_memory_but_a_lead_for_each_partition() -> None:
+    _, numbers, _ = long_partition(9_000, files=3)
+
+    assert numbers.waiting() is None
+    assert (
+        sum(len(tail.rows) for growing in numbers._growing for tail in growing.tails.values()) == 0
+    )
+    assert {key: len(leads) for key, leads in numbers._leads.items()} == {
+        5 << 10: 6,
+        7 << 10 | 1: 6,
+        9 << 10: 6,
+    }
+
+
+def test_between_the_steps_of_an_install_everything_can_be_found_noted_and_deleted() -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    for topic in range(1, 2_001):
+        note(numbers, truth.appended(topic, 0, 2))
+    truth.segment = 1
+    note(numbers, truth.item())
+    file = file_of(numbers)
+    note(numbers, truth.deleted(3))  # while the file was being written
+    steps = 0
+    for _ in numbers.install(file):
+        steps += 1
+        note(numbers, truth.appended(2_000, 0, 1))
+        note(numbers, truth.deleted(steps * 10))
+        note(numbers, truth.deleted(2_000 - steps * 10))
+        note(numbers, truth.pruned(50 + steps, 0, 3))
+        note(numbers, truth.pruned(1_950 - steps, 0, 2))
+        check(numbers, truth)
+    check(numbers, truth)
+
+    assert steps == 3
+    assert numbers.usage.holders(0) == 2_000 - 1 - 2 * steps - steps
+
+
+def test_a_hole_is_told_with_its_end() -> None:
+    truth, _, files = long_partition(3_000, files=3)
+    numbers = Numbers(STORE)
+    rows = truth.rows[7, 1]
+
+    lost = numbers.load([files[0], files[2]], len(truth.items))
+
+    assert lost == [
+        (files[1].cover.after, files[1].cover.upto),
+        (len(truth.items) - 1, len(truth.items)),
+    ]
+    assert numbers.rows(7, 1, rows[998].first, 10) == rows[998:1_000]
+    assert numbers.rows(7, 1, rows[1_000].first, 10) == []
+    assert (
+        numbers.hole(7, 1, rows[1_000].first)
+        == numbers.hole(7, 1, rows[1_700].last)
+        == rows[1_999].last
+    )
+    assert numbers.rows(7, 1, rows[2_000].first, 10) == rows[2_000:2_010]
+    assert numbers.hole(7, 1, rows[-1].last + 1) is None
+
+
+@pytest.mark.parametrize("block", [0, 1, 2])
+def test_of_a_damaged_block_alone_the_rows_are_lost(block: int) -> None:
+    truth, intact, (file,) = long_partition(6_000)
+    data = bytearray(b"".join(_bytes_of(file)))
+    data[block * BLOCK_ROWS * 32 + 7 * 32 + 9] ^= 4
+    numbers = Numbers(STORE)
+    numbers.load([NumberFile(bytes(data))], len(truth.items))
+
+    for key in truth.rows:
+        rows = truth.rows[key]
+        start, _stop = file.span(
+            next(i for i, k in enumerate(file.keys) if k == key[0] << 10 | key[1])
+        )
+        damaged = [r for i, r in enumerate(rows) if (start + i) // BLOCK_ROWS == block]
+        whole = [row for row in rows if row not in damaged]
+        assert damaged or key != (7, 1)
+        for row in (*damaged[:3], *damaged[-3:]):
+            assert numbers.rows(*key, row.last, 5) == []
+            beyond = [each.first - 1 for each in whole if each.first > row.last]
+            assert numbers.hole(*key, row.last) == (beyond[0] if beyond else None)
+        for at, row in list(enumerate(rows))[:: max(1, len(rows) // 50)]:
+            if row in whole:
+                follow = rows[at : at + 5]
+                cut = next((i for i, each in enumerate(follow) if each in damaged), 5)
+                assert numbers.rows(*key, row.first, 5) == follow[:cut]
+                found = numbers.at_position(*key, row.position)
+                assert found == row
+    assert intact.rows(7, 1, 1, 9_999) == truth.rows[7, 1]
+
+
+def _bytes_of(file: NumberFile) -> list[bytes]:
+    return [bytes(file._data)]
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_no_flipped_bit_goes_unnoticed(data: st.DataObject) -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    for at in range(40):
+        note(numbers, truth.appended(7 + at % 3, at % 2, 1 + at))
+    waited = truth.item().position
+    note(numbers, truth.items[-1])
+    truth.segment = 1
+    note(numbers, truth.appended(7, 0, 5, body=waited))
+    truth.segment = 2
+    note(numbers, truth.item())
+    which = data.draw(st.integers(0, 1))
+    raw = bytearray(b"".join(_bytes_of(install(numbers)[which])))
+    at = data.draw(st.integers(0, len(raw) - 1))
+    raw[at] ^= 1 << data.draw(st.integers(0, 7))
+
+    with pytest.raises(Corrupt):  # at the latest when the rows are touched
+        file = NumberFile(bytes(raw))
+        file.decode(0, file.rows)
+
+
+@pytest.mark.parametrize("length", [0, 1, 87, 88, 89, 200])
+def test_what_is_no_index_file_is_refused(length: int) -> None:
+    with pytest.raises(Corrupt):
+        NumberFile(b"\xa5" * length)
+
+
+def test_a_file_that_was_cut_anywhere_is_refused() -> None:
+    _, _numbers, (file,) = long_partition(30)
+    raw = b"".join(_bytes_of(file))
+    for length in range(len(raw)):
+        with pytest.raises(Corrupt):
+            NumberFile(raw[:length])
+
+
+def test_a_capture_does_not_see_what_comes_after_it() -> None:
+    truth, numbers, _ = long_partition(100)
+    waited = truth.item().position
+    note(numbers, truth.items[-1])
+    truth.segment += 1
+    for _ in range(10):
+        note(numbers, truth.appended(7, 1, 2))
+    note(numbers, truth.appended(7, 1, 2, body=waited))
+    chunks = numbers.capture()
+    position = numbers.covered
+    seen = {key: list(rows) for key, rows in truth.rows.items()}
+    for _ in range(10):
+        note(numbers, truth.appended(7, 1, 2))
+        note(numbers, truth.appended(11, 0, 2))
+    note(numbers, truth.deleted(9))
+
+    files = restored(chunks)
+
+    assert [file.cover.upto for file in files] == [waited, position]
+    assert [file.cover.sealed for file in files] == [True, False]
+    (run,) = [files[1].decode(*files[1].span(i)) for i in range(len(files[1].keys))]
+    assert run == seen[7, 1][-11:]
+    assert [(stray.first, stray.last) for stray in files[1].strays] == [
+        (run[-1].first, run[-1].last)
+    ]
+
+
+def test_a_capture_that_is_not_whole_is_refused() -> None:
+    _, numbers, _ = long_partition(100)
+    chunks = list(numbers.capture())
+
+    with pytest.raises(Corrupt):
+        restored([*chunks[:-2], chunks[-1]])
+
+
+def test_stages_committed_together_are_one_stray() -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    waiting = []
+    for _ in range(10):
+        waiting.append(truth.item().position)
+        note(numbers, truth.items[-1])
+    truth.segment = 1
+    for body in waiting:
+        note(numbers, truth.appended(7, 0, 100, body=body, size=1_000))
+
+    assert numbers.usage.holders(0) == 1
+    assert numbers.usage.live(0) == 10_000
+    note(numbers, truth.pruned(7, 0, 950))
+    assert numbers.usage.holders(0) == 1
+    note(numbers, truth.pruned(7, 0, 1_001))
+    assert numbers.usage.holders(0) == numbers.usage.live(0) == 0
+
+
+def test_a_pruned_part_of_the_oldest_segment_is_counted_as_dead() -> None:
+    truth, numbers, _ = long_partition(1_000, count=10)
+    before = numbers.usage.live(0)
+    for first in (2_501, 5_001, 9_001):
+        note(numbers, truth.pruned(7, 1, first))
+        assert numbers.usage.live(0) == before - 100 * (first - 1) // 10
+    note(numbers, truth.pruned(7, 1, 10_001))
+    assert numbers.usage.live(0) == before - 100_000
+    assert numbers.usage.holders(0) == 2
+
+
+def test_a_row_that_does_not_follow_is_our_own_mistake() -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    note(numbers, truth.appended(7, 0, 3))
+    numbers.begin(2, place(0, 64))
+    with pytest.raises(AssertionError):
+        numbers.append(7, 0, 5, 1, 2_000, 10, place(0, 64))
+    with pytest.raises(AssertionError):
+        numbers.begin(4, place(0, 128))
+    with pytest.raises(AssertionError):
+        numbers.load([], 0)
