@@ -11,7 +11,7 @@
     ├── Disconnected   the other side is gone, or broke the protocol
     └── Corrupt        bytes on disk or on the wire are not what was written
 
-`DiskFailed` stands outside: it is never for a caller to handle, it ends the process.
+`DiskFailed` and `UnknownVersion` stand outside: never for a caller to handle, they end the process.
 """
 
 from __future__ import annotations
@@ -97,3 +97,18 @@ class DiskFailed(Exception):
     After a failed fsync the kernel may have dropped the pages and will report success
     next time, so nothing in memory can be trusted to match the disk: the process ends.
     """
+
+
+class UnknownVersion(Exception):
+    """The cluster has switched to rules that this program does not know (rule M5).
+
+    Going on by the old ones would make another state than the others have, so the process ends;
+    a newer program goes on from where this one stopped.
+    """
+
+    def __init__(self, version: int, position: int, newest: int) -> None:
+        super().__init__(
+            f"the row switched to version {version} of its rules at position {position}, and this "
+            f"program knows them up to {newest}: upgrade it, and start the node again"
+        )
+        self.version, self.position, self.newest = version, position, newest

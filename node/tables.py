@@ -1,0 +1,85 @@
+"""Tables: the rows of the state, and how a slow reader sees them all as they were at one moment.
+
+A table is a dict whose values never change; a change puts another value.  While a capture is under
+way, the first change of a row notes what it was, so that the capture, which goes over the rows in
+slices, still finds every row as it was when it began:
+
+    begun          {a: 1, b: 2, c: 3}     noted {}
+    put(b, 7)      {a: 1, b: 7, c: 3}     noted {b: 2}          captured: a 1, b 2, c 3
+    put(d, 4)      {..., d: 4}            d was not there when it began, so nobody will ask for it
+
+Nothing is copied but the list of keys, and a table that nobody captures pays for one comparison.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Table(Generic[K, V]):
+    """Rows whose order means nothing: nothing may be decided by it."""
+
+    __slots__ = ("_noted", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[K, V] = {}  # to read from; changed by `put` and `drop` only
+        self._noted: dict[K, V] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def put(self, key: K, value: V) -> None:
+        if self._noted is not None:
+            self._note(key)
+        self.rows[key] = value
+
+    def drop(self, key: K) -> V:
+        if self._noted is not None:
+            self._note(key)
+        return self.rows.pop(key)
+
+    def begin(self) -> Iterator[tuple[K, V]]:
+        """The rows as they are now, however slowly they are taken; until `end`."""
+        assert self._noted is None, "a table is captured once at a time"
+        self._noted = {}
+        return self._as_begun(list(self.rows), self._noted)
+
+    def end(self) -> None:
+        self._noted = None
+
+    def _note(self, key: K) -> None:
+        # A row that came after the beginning may get noted too; it is not in the list of keys.
+        assert self._noted is not None
+        if key not in self._noted and key in self.rows:
+            self._noted[key] = self.rows[key]
+
+    def _as_begun(self, keys: list[K], noted: dict[K, V]) -> Iterator[tuple[K, V]]:
+        for key in keys:
+            yield key, noted[key] if key in noted else self.rows[key]
+
+
+class Recent(Table[K, V]):
+    """A table whose order is state: what was touched last stands last, and the first goes first.
+
+    Not a plain dict from which rows are taken and put back: finding its first row again and again
+    would mean stepping over all the gaps at the front.
+    """
+
+    __slots__ = ()
+
+    rows: OrderedDict[K, V]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = OrderedDict()
+
+    def touch(self, key: K) -> None:
+        self.rows.move_to_end(key)
+
+    def oldest(self) -> K:
+        return next(iter(self.rows))
