@@ -89,7 +89,7 @@ class Answer(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """A batch got numbers.  Its body is that of command `index` of the item at `position`."""
+    """A batch got numbers.  Its body is that of a command of the item at `position`."""
 
     topic_id: int
     topic: str
@@ -99,7 +99,7 @@ class Appended(NamedTuple):
     time: int  # of its entries
     size: int  # bytes of the body
     position: int  # below the item being applied, if the batch was staged or had to wait
-    index: int
+    command: int  # its index in the bundle of that item
 
 
 class Pruned(NamedTuple):
