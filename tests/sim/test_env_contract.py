@@ -1,0 +1,673 @@
+"""What every `Env` keeps, the simulated one and the machine: one set of tests on both.
+
+A fake that is easier to live with than the real thing makes every test that uses it lie.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import trio
+
+from duckrow.node.env import Env, Network
+from duckrow.node.realio import RealNet, real_env
+from sim.alone import Machine
+from sim.world import World
+
+T = TypeVar("T")
+Main = Callable[[Env], Awaitable[T]]
+Run = Callable[[Main[T]], T]  # each call is a new process on the same disk
+
+
+@pytest.fixture(params=["sim", "real"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run[object]:
+    if request.param == "sim":
+        return Machine().run
+    return lambda main: trio.run(main, real_env("alone", tmp_path / "disk"))
+
+
+# -- files --------------------------------------------------------------------------------
+
+
+def test_a_file_is_made_only_when_asked_for(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        with pytest.raises(FileNotFoundError):
+            await env.disk.open("log")
+        assert not await env.disk.exists("log")
+        file = await env.disk.open("log", create=True)
+        assert file.size == 0
+        assert await env.disk.exists("log")
+        file.write(0, [b"kept"])
+        again = await env.disk.open("log", create=True)
+        assert await again.read(0, 10) == b"kept"
+
+    run(main)
+
+
+def test_buffers_of_any_kind_are_written_one_after_the_other(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"a", bytearray(b"bc"), b"", memoryview(b"xdefx")[1:4]])
+        assert file.size == 6
+        file.write(2, [b"CD"])
+        assert await file.read(0, 100) == b"abCDef"
+        file.write(6, [])
+        file.write(100, [b""])
+        assert file.size == 6
+
+    run(main)
+
+
+def test_buffers_may_be_changed_after_they_were_written(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        buffer = bytearray(b"abc")
+        file.write(0, [buffer])
+        file.write(3, [memoryview(buffer)])
+        buffer[:] = b"xyz"
+        assert await file.read(0, 6) == b"abcabc"
+
+    run(main)
+
+
+def test_thousands_of_buffers_and_megabytes_are_one_write(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"%05d" % number for number in range(5000)])
+        assert file.size == 25_000
+        assert await file.read(24_995, 5) == b"04999"
+        file.write(25_000, [b"x" * (8 << 20)])
+        assert await file.read(25_000, 8 << 20) == b"x" * (8 << 20)
+
+    run(main)
+
+
+def test_a_read_is_short_only_at_the_end(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"0123456789"])
+        assert await file.read(3, 4) == b"3456"
+        assert await file.read(8, 4) == b"89"
+        assert await file.read(10, 4) == b""
+        assert await file.read(1000, 4) == b""
+        assert await file.read(3, 0) == b""
+        assert type(await file.read(0, 1)) is bytes
+
+    run(main)
+
+
+def test_a_write_beyond_the_end_leaves_zeros_between(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(5000, [b"x"])
+        assert file.size == 5001
+        assert await file.read(0, 6000) == bytes(5000) + b"x"
+
+    run(main)
+
+
+def test_truncating_cuts_and_stretches(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"0123456789"])
+        file.truncate(4)
+        assert await file.read(0, 10) == b"0123"
+        file.truncate(6)
+        assert await file.read(0, 10) == b"0123\0\0"
+        file.truncate(0)
+        assert file.size == 0
+
+    run(main)
+
+
+def test_two_handles_of_a_file_see_each_others_writes(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        one = await env.disk.open("log", create=True)
+        two = await env.disk.open("log")
+        one.write(0, [b"abc"])
+        assert two.size == 3
+        assert await two.read(0, 3) == b"abc"
+
+    run(main)
+
+
+def test_a_map_is_the_whole_file_and_cannot_be_written(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("index", create=True)
+        assert bytes(file.map()) == b""
+        file.write(0, [b"0123456789"])
+        file.truncate(12)
+        view = file.map()
+        file.close()
+        assert len(view) == 12
+        assert bytes(view[3:5]) == b"34"
+        assert view[11] == 0
+        with pytest.raises(TypeError):
+            view[0] = 1
+
+    run(main)
+
+
+def test_a_sync_returns_and_what_was_synced_is_there_in_the_next_process(
+    run: Run[bytes | None],
+) -> None:
+    async def write(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"abc"])
+        await file.sync()
+        await file.sync()
+        await env.disk.sync_names()
+
+    async def read(env: Env) -> bytes:
+        return await (await env.disk.open("log")).read(0, 10)
+
+    run(write)
+
+    assert run(read) == b"abc"
+
+
+@pytest.mark.parametrize("call", ["size", "write", "read", "map", "truncate", "sync"])
+def test_a_closed_file_refuses_everything_but_closing(run: Run[None], call: str) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"abc"])
+        file.close()
+        file.close()
+        with pytest.raises(OSError, match=r".") as caught:
+            if call == "size":
+                _ = file.size
+            elif call == "write":
+                file.write(0, [b"x"])
+            elif call == "read":
+                await file.read(0, 1)
+            elif call == "map":
+                file.map()
+            elif call == "truncate":
+                file.truncate(0)
+            else:
+                await file.sync()
+        assert caught.value.errno == errno.EBADF
+
+    run(main)
+
+
+def test_each_call_that_waits_can_be_cancelled(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"abc"])
+        for wait in (
+            lambda: file.read(0, 1),
+            lambda: file.read(9, 1),
+            file.sync,
+            lambda: env.disk.open("log"),
+            lambda: env.disk.exists("log"),
+            env.disk.names,
+            env.disk.sync_names,
+            lambda: env.disk.folder("folder"),
+            lambda: env.disk.rename("log", "other"),
+            lambda: env.disk.unlink("log"),
+            lambda: env.disk.reserve("reserve", 10),
+        ):
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await wait()
+            assert scope.cancelled_caught
+        assert await env.disk.exists("log")
+
+    run(main)
+
+
+def test_others_get_their_turn_between_reads(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"abc"])
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            for _ in range(1000):
+                await file.read(0, 1)
+            nursery.cancel_scope.cancel()
+        assert turns > 5
+
+    run(main)
+
+
+# -- names --------------------------------------------------------------------------------
+
+
+def test_names_are_sorted_and_those_of_this_folder_alone(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        for name in ("b", "c", "a"):
+            (await env.disk.open(name, create=True)).close()
+        inner = await env.disk.folder("folder")
+        await inner.open("inside", create=True)
+        assert await env.disk.names() == ["a", "b", "c", "folder"]
+        assert await inner.names() == ["inside"]
+        again = await env.disk.folder("folder")
+        assert await again.exists("inside")
+        assert await env.disk.exists("folder")
+
+    run(main)
+
+
+def test_renaming_replaces_what_had_the_name(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        old = await env.disk.open("snapshot", create=True)
+        old.write(0, [b"old"])
+        new = await env.disk.open("aside", create=True)
+        new.write(0, [b"new"])
+        await env.disk.rename("aside", "snapshot")
+        assert await env.disk.names() == ["snapshot"]
+        assert await (await env.disk.open("snapshot")).read(0, 9) == b"new"
+        assert await old.read(0, 9) == b"old"  # who has it open keeps it
+        new.write(3, [b"er"])
+        assert await (await env.disk.open("snapshot")).read(0, 9) == b"newer"
+
+    run(main)
+
+
+def test_what_is_missing_cannot_be_renamed_or_unlinked(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        with pytest.raises(FileNotFoundError):
+            await env.disk.rename("missing", "other")
+        with pytest.raises(FileNotFoundError):
+            await env.disk.unlink("missing")
+
+    run(main)
+
+
+def test_an_unlinked_file_lives_until_it_is_closed(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("log", create=True)
+        file.write(0, [b"abc"])
+        await env.disk.unlink("log")
+        assert not await env.disk.exists("log")
+        assert await file.read(0, 3) == b"abc"
+        new = await env.disk.open("log", create=True)
+        assert new.size == 0
+
+    run(main)
+
+
+def test_files_and_folders_are_not_taken_for_each_other(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        await env.disk.open("file", create=True)
+        await env.disk.folder("folder")
+        with pytest.raises(NotADirectoryError):
+            await env.disk.folder("file")
+        with pytest.raises(IsADirectoryError):
+            await env.disk.open("folder")
+        with pytest.raises(IsADirectoryError):
+            await env.disk.unlink("folder")
+
+    run(main)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a"])
+def test_a_name_is_a_name(run: Run[None], name: str) -> None:
+    async def main(env: Env) -> None:
+        for call in (env.disk.open, env.disk.folder, env.disk.unlink, env.disk.exists):
+            with pytest.raises(AssertionError, match="not a name"):
+                await call(name)
+        with pytest.raises(AssertionError, match="not a name"):
+            await env.disk.rename("a", name)
+        with pytest.raises(AssertionError, match="not a name"):
+            env.disk.lock(name)
+
+    run(main)
+
+
+# -- reserves, locks, space ---------------------------------------------------------------
+
+
+def test_a_reserve_is_a_file_of_its_size_and_is_made_once(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        await env.disk.reserve("reserve", 1 << 20)
+        file = await env.disk.open("reserve")
+        assert file.size == 1 << 20
+        assert await file.read(1000, 10) == bytes(10)
+        with pytest.raises(FileExistsError):
+            await env.disk.reserve("reserve", 1)
+        await env.disk.unlink("reserve")
+
+    run(main)
+
+
+def test_a_reserve_that_does_not_fit_leaves_no_file(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        free, _ = env.disk.free()
+        with pytest.raises(OSError, match=r".") as caught:
+            await env.disk.reserve("reserve", free + (8 << 30))
+        assert caught.value.errno in (errno.ENOSPC, errno.EFBIG)
+        assert await env.disk.names() == []
+
+    run(main)
+
+
+def test_free_space_is_some_of_the_whole(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        free, size = env.disk.free()
+        assert 0 < free <= size
+
+    run(main)
+
+
+def test_a_lock_is_held_once_names_its_holder_and_can_be_given_back(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        folder = await env.disk.folder("folder")
+        folder.lock("lock")
+        with pytest.raises(BlockingIOError, match=r"held by process \d+"):
+            folder.lock("lock")
+        with pytest.raises(BlockingIOError, match=r"held by process \d+"):
+            (await env.disk.folder("folder")).lock("lock")
+        env.disk.lock("lock")
+        assert await folder.names() == ["lock"]
+        pid = await (await folder.open("lock")).read(0, 32)
+        assert pid.isdigit()
+        (await env.disk.folder("folder")).unlock("lock")
+        folder.lock("lock")
+        folder.unlock("lock")
+        env.disk.unlock("lock")
+
+    run(main)
+
+
+# -- the rest of an env -------------------------------------------------------------------
+
+
+def test_an_env_has_a_clock_chance_and_a_boot_id(run: Run[tuple[int, str, float]]) -> None:
+    async def main(env: Env) -> tuple[int, str, float]:
+        assert env.name == "alone"
+        assert env.buggify("site") is False
+        return env.wall_us(), env.boot_id, env.rng.random()
+
+    (first, boot, chance), (second, again, other) = run(main), run(main)
+
+    assert 1_600_000_000_000_000 < first <= second
+    assert boot == again != ""
+    assert chance != other
+
+
+# -- networks -----------------------------------------------------------------------------
+
+Talk = Callable[[Network, Network], Awaitable[None]]
+
+
+@pytest.fixture(params=["sim", "tcp", "unix"])
+def talk(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Talk], None]:
+    """Runs a conversation between the networks of host a and host b."""
+    if request.param == "sim":
+
+        def in_the_world(conversation: Talk) -> None:
+            nets: dict[str, Network] = {}
+
+            async def program(env: Env) -> None:
+                nets[env.name] = env.net
+                await trio.sleep_forever()
+
+            async def main(world: World) -> None:
+                world.start("a", program)
+                world.start("b", program)
+                await trio.sleep(0.001)
+                await conversation(nets["a"], nets["b"])
+
+            World(1, guard=False).run(main)
+
+        return in_the_world
+    if request.param == "tcp":
+        addresses = {"a": "127.0.0.1", "b": "127.0.0.1"}
+    else:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+        addresses = {name: str(tmp_path / name) for name in ("a", "b")}
+
+    async def main(conversation: Talk) -> None:
+        with trio.fail_after(20):
+            await conversation(RealNet("a", addresses), RealNet("b", addresses))
+
+    return lambda conversation: trio.run(main, conversation)
+
+
+async def echo(stream: trio.abc.Stream) -> None:
+    async for data in stream:
+        await stream.send_all(data)
+
+
+async def receive_exactly(stream: trio.abc.Stream, length: int) -> bytes:
+    data = b""
+    while len(data) < length and (part := await stream.receive_some(length - len(data))):
+        data += part
+    return data
+
+
+PORT = 47_211
+
+
+def test_bytes_arrive_in_order_whatever_their_number(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        async with trio.open_nursery() as nursery:
+            assert await nursery.start(b.serve, echo, PORT) == PORT
+            async with await a.connect("b", PORT) as stream:
+                for length in (1, 10, 100_000):
+                    data = bytes(range(256)) * (length // 256 + 1)
+                    await stream.send_all(memoryview(data))
+                    assert await receive_exactly(stream, len(data)) == data
+                await stream.send_all(b"")
+            nursery.cancel_scope.cancel()
+
+    talk(conversation)
+
+
+def test_the_end_of_a_stream_comes_after_its_bytes(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        got: list[bytes] = []
+        ended = trio.Event()
+
+        async def listen(stream: trio.abc.Stream) -> None:
+            async for data in stream:
+                got.append(bytes(data))
+            ended.set()
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, listen, PORT)
+            async with await a.connect("b", PORT) as stream:
+                await stream.send_all(b"x" * 50_000)
+            await ended.wait()
+            nursery.cancel_scope.cancel()
+        assert b"".join(got) == b"x" * 50_000
+
+    talk(conversation)
+
+
+def test_the_stream_of_a_handler_that_ended_is_closed(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        async def greet(stream: trio.abc.Stream) -> None:
+            await stream.send_all(b"hello")
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, greet, PORT)
+            async with await a.connect("b", PORT) as stream:
+                assert await receive_exactly(stream, 100) == b"hello"
+            nursery.cancel_scope.cancel()
+
+    talk(conversation)
+
+
+def test_an_exception_of_a_handler_ends_the_handler_and_never_the_server(
+    talk: Callable[[Talk], None],
+) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        calls = 0
+
+        async def handler(stream: trio.abc.Stream) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise LookupError("a defect")
+            if calls == 2:
+                async with trio.open_nursery():
+                    raise trio.BrokenResourceError
+            await echo(stream)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, handler, PORT)
+            for _ in range(2):
+                async with await a.connect("b", PORT) as stream:
+                    assert await stream.receive_some() == b""
+            async with await a.connect("b", PORT) as stream:
+                await stream.send_all(b"still there")
+                assert await receive_exactly(stream, 11) == b"still there"
+            nursery.cancel_scope.cancel()
+
+    talk(conversation)
+
+
+def test_nobody_listening_is_an_oserror(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        with pytest.raises(OSError, match=r"."):
+            await a.connect("b", PORT)
+
+    talk(conversation)
+
+
+def test_after_a_server_was_cancelled_its_port_is_free(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        for _ in range(2):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(b.serve, echo, PORT)
+                async with await a.connect("b", PORT) as stream:
+                    await stream.send_all(b"x")
+                    assert await stream.receive_some() == b"x"
+                nursery.cancel_scope.cancel()
+        with pytest.raises(OSError, match=r"."):
+            await a.connect("b", PORT)
+
+    talk(conversation)
+
+
+def test_a_port_is_served_once(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, echo, PORT)
+            with pytest.raises(OSError, match=r".") as caught:
+                await b.serve(echo, PORT)
+            assert caught.value.errno == errno.EADDRINUSE
+            async with await a.connect("b", PORT) as stream:
+                await stream.send_all(b"x")
+                assert await stream.receive_some() == b"x"
+            nursery.cancel_scope.cancel()
+
+    talk(conversation)
+
+
+def test_who_sends_more_than_is_read_waits(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        read = trio.Event()
+
+        async def slow(stream: trio.abc.Stream) -> None:
+            await read.wait()
+            async for _ in stream:
+                pass
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, slow, PORT)
+            async with await a.connect("b", PORT) as stream:
+                with trio.move_on_after(0.2) as scope:
+                    await stream.send_all(bytes(64 << 20))
+                assert scope.cancelled_caught
+            nursery.cancel_scope.cancel()
+
+    talk(conversation)
+
+
+def test_a_slow_reader_gets_everything_in_the_end(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        count = 0
+        ended = trio.Event()
+
+        async def slow(stream: trio.abc.Stream) -> None:
+            nonlocal count
+            await trio.sleep(0.05)
+            async for data in stream:
+                count += len(data)
+            ended.set()
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, slow, PORT)
+            async with await a.connect("b", PORT) as stream:
+                await stream.send_all(bytes(3 << 20))
+            await ended.wait()
+            nursery.cancel_scope.cancel()
+        assert count == 3 << 20
+
+    talk(conversation)
+
+
+def test_a_closed_stream_refuses_and_wakes_who_waits(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, echo, PORT)
+            stream = await a.connect("b", PORT)
+
+            async def waits() -> None:
+                with pytest.raises(trio.ClosedResourceError):
+                    await stream.receive_some()
+
+            async with trio.open_nursery() as inner:
+                inner.start_soon(waits)
+                await trio.sleep(0.05)
+                await stream.aclose()
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.send_all(b"x")
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.receive_some()
+            await stream.aclose()
+            nursery.cancel_scope.cancel()
+
+    talk(conversation)
+
+
+def test_two_tasks_cannot_receive_from_one_stream_at_once(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, echo, PORT)
+            async with await a.connect("b", PORT) as stream:
+                async with trio.open_nursery() as inner:
+                    inner.start_soon(stream.receive_some)
+                    await trio.sleep(0.05)
+                    with pytest.raises(trio.BusyResourceError):
+                        await stream.receive_some()
+                    inner.cancel_scope.cancel()
+                await stream.send_all(b"x")
+                assert await stream.receive_some() == b"x"
+            nursery.cancel_scope.cancel()
+
+    talk(conversation)
+
+
+def test_writing_to_who_is_gone_fails_soon(talk: Callable[[Talk], None]) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        async def leave(stream: trio.abc.Stream) -> None:
+            await stream.receive_some(1)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, leave, PORT)
+            async with await a.connect("b", PORT) as stream:
+                with pytest.raises(trio.BrokenResourceError):
+                    for _ in range(100):
+                        await stream.send_all(b"x" * 1000)
+                        await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+
+    talk(conversation)
