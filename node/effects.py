@@ -99,7 +99,7 @@ class Appended(NamedTuple):
     time: int  # of its entries
     size: int  # bytes of the body
     position: int  # below the item being applied, if the batch was staged or had to wait
-    command: int  # its index in the bundle of that item
+    index: int  # type: ignore[assignment]  # of the command in the bundle of that item
 
 
 class Pruned(NamedTuple):

@@ -51,7 +51,7 @@ def run_of(chunks: tuple[bytes, ...], tail: bytes, number: int) -> Run:
         for run in _RUN.iter_unpack(chunk):
             if run[0] > number:
                 break
-            found = run  # type: ignore[assignment]
+            found = run
     assert found is not None, f"no run holds {number}"
     return found
 
