@@ -1,0 +1,156 @@
+"""Entries as a reader sees them: columns first, objects when they are touched.
+
+A pull brings *batches*: a body, and what the row says of all its entries alike.  `Entries` is the
+sequence over them.  Whoever wants columns (Arrow, Spark, a gateway) takes `.batches` and never
+makes an object; whoever iterates gets an `Entry` each, made a batch at a time in C.
+
+    Entries   [ batch 5..9 ][ batch 10..10 ][ batch 11..40 ]      len, [i], iteration
+    Batch       columns, first number, time, producer             entries lo <= i < hi of a body
+    Entry       one of them
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import accumulate, chain, repeat
+from typing import NamedTuple, SupportsIndex, overload
+
+import attrs
+
+from .columns import Columns, Headers
+
+
+class Entry(NamedTuple):
+    """One entry of a topic.  A value: equal entries are equal, and nothing can be changed."""
+
+    topic: str
+    partition: int
+    number: int  # 1, 2, 3 ... in its partition, the same on every node
+    time: int  # microseconds since 1970, by the row
+    producer: bytes  # 16 bytes; which producer, not which person
+    key: bytes | None
+    headers: Headers
+    value: bytes
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.topic}/{self.partition} {self.number}: {len(self.value):,} bytes>"
+
+
+@attrs.frozen(eq=False)
+class Batch:
+    """Entries lo <= i < hi of a body, which were numbered one after the other."""
+
+    topic: str
+    partition: int
+    first: int  # the number of entry lo
+    time: int
+    producer: bytes
+    columns: Columns = attrs.field(repr=False)
+    lo: int = 0
+    hi: int = attrs.Factory(lambda self: self.columns.entries, takes_self=True)
+
+    def __attrs_post_init__(self) -> None:
+        assert 0 <= self.lo < self.hi <= self.columns.entries, f"{self.lo} to {self.hi}"
+
+    def __len__(self) -> int:
+        return self.hi - self.lo
+
+    @property
+    def last(self) -> int:
+        return self.first + self.hi - self.lo - 1
+
+    def part(self, lo: int, hi: int) -> Batch:
+        """Entries lo <= i < hi of *this* batch, without copying them."""
+        return attrs.evolve(self, first=self.first + lo, lo=self.lo + lo, hi=self.lo + hi)
+
+    def entries(self) -> list[Entry]:
+        """
+        Raises:
+            Corrupt: an entry has headers that are none.
+        """
+        span = self.lo, self.hi
+        columns = self.columns
+        fields = zip(
+            repeat(self.topic),
+            repeat(self.partition),
+            range(self.first, self.last + 1),
+            repeat(self.time),
+            repeat(self.producer),
+            repeat(None) if columns.keys is None else columns.key_list(*span),
+            repeat(()) if columns.headers is None else columns.header_list(*span),
+            columns.value_list(*span),
+            strict=False,  # those that repeat never end
+        )
+        return [*map(_entry, fields)]
+
+
+# Straight from the fields to the object: no Python code runs for a single entry.
+_entry = partial(tuple.__new__, Entry)
+
+
+class Entries(Sequence[Entry]):
+    """What a pull brings: a sequence of entries, perhaps empty, never to be changed.
+
+    `first` and `last` are the numbers that the partition held when it was read; `missing` says how
+    many entries after the cursor were pruned before they could be read.
+    """
+
+    __slots__ = ("_ends", "batches", "first", "last", "missing")
+
+    def __init__(
+        self, batches: Sequence[Batch] = (), *, missing: int = 0, first: int = 1, last: int = 0
+    ) -> None:
+        self.batches = tuple(batches)
+        self.missing = missing
+        self.first = first
+        self.last = last
+        self._ends = [*accumulate(map(len, self.batches))]
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        return chain.from_iterable(batch.entries() for batch in self.batches)
+
+    def __reversed__(self) -> Iterator[Entry]:
+        return chain.from_iterable(reversed(batch.entries()) for batch in reversed(self.batches))
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Entry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Entry]: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Entry | list[Entry]:
+        if isinstance(index, slice):
+            wanted = range(len(self))[index]
+            if not wanted:
+                return []
+            low, high = min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1])
+            return self._between(low, high + 1)[:: wanted.step]
+        at = range(len(self))[index]
+        return self._between(at, at + 1)[0]
+
+    def _between(self, lo: int, hi: int) -> list[Entry]:
+        """Entries lo <= i < hi; only the batches that hold some are opened."""
+        found: list[Entry] = []
+        number = bisect_right(self._ends, lo)
+        while lo < hi:
+            batch, end = self.batches[number], self._ends[number]
+            start = end - len(batch)
+            found += batch.part(lo - start, min(hi, end) - start).entries()
+            lo, number = end, number + 1
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Entries):
+            return NotImplemented
+        return len(self) == len(other) and all(map(Entry.__eq__, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        missing = f", {self.missing:,} missing before" if self.missing else ""
+        return f"<Entries: {len(self):,}{missing}; the partition has {self.first} to {self.last}>"
