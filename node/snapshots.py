@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import attrs
 import trio
@@ -91,7 +91,7 @@ def _next(raw: bytes, offset: int, ordinal: int) -> tuple[list[object], int]:
     content = raw[start : start + length]
     if len(content) != length or crc32c(content, ordinal) != crc:
         raise Corrupt(f"chunk {ordinal} of the snapshot, at offset {offset}, is damaged")
-    return cbor.loads_array(content), start + length
+    return cbor.loads_array(content, length), start + length
 
 
 class Snapshots:
@@ -118,8 +118,16 @@ class Snapshots:
             found.append(snapshot)
         return found
 
-    async def write(self, identity: Identity, chunks: Iterable[tuple[str, bytes]]) -> bool:
+    async def write(
+        self,
+        identity: Identity,
+        chunks: Iterable[tuple[str, bytes]],
+        settle: Callable[[], Awaitable[None]],
+    ) -> bool:
         """Writes one in slices, resting in between, and forgets all but the newest two.
+
+        `settle` returns when the row is durable up to the snapshot: one that speaks of items which
+        a power loss can take back must never get its name (N4).
 
         False: the disk is full, and nothing has changed.
 
@@ -144,6 +152,7 @@ class Snapshots:
                 await file.sync()
             finally:
                 file.close()
+            await settle()
             await folder.rename(_ASIDE, _name(identity.position))
             await folder.sync_names()
         except OSError as error:

@@ -1,0 +1,107 @@
+"""A node alone: a cluster of one, inside the process that opens it.
+
+    async with open_node(machine("shop"), Options()) as node:
+        ...
+
+Three folders lie side by side: `row`, which is the truth; `state`, with the snapshots; and
+`numbers`, with the index.  The last two can be lost, or damaged, and are made again from the row,
+as long as the row reaches back far enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from .capture import restore
+from .env import Env
+from .errors import Corrupt, NotFound
+from .housekeeping import Housekeeping, HousekeepingOptions
+from .keeper import Keeper
+from .lonerow import LoneRow
+from .numberfolder import NumberFolder
+from .numbers import Numbers, restored
+from .snapshots import Snapshot, Snapshots
+from .state import State
+from .storeoptions import StoreOptions
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    store: StoreOptions = attrs.field(factory=StoreOptions)
+    housekeeping: HousekeepingOptions = attrs.field(factory=HousekeepingOptions)
+
+
+@asynccontextmanager
+async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
+    """Recovers, serves until the block ends, and closes in order: the next start is a quick one.
+
+    Raises:
+        Conflict: another process has the folder.
+        Corrupt: the state cannot be made from what is there; says what is missing.
+        DiskFailed: in the group of the nursery; the process has to end.
+    """
+    row = await LoneRow.open(await env.disk.folder("row"), env, options.store)
+    snapshots = Snapshots(await env.disk.folder("state"))
+    folder = NumberFolder(await env.disk.folder("numbers"))
+    keeper = await _recovered(env, row, snapshots, folder)
+    housekeeping = Housekeeping(keeper, snapshots, folder, options.housekeeping)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(row.run)
+        nursery.start_soon(keeper.run)
+        nursery.start_soon(housekeeping.run)
+        yield keeper
+        nursery.cancel_scope.cancel()
+    await housekeeping.snapshot()
+    await row.close()
+
+
+async def _recovered(
+    env: Env, row: LoneRow, snapshots: Snapshots, folder: NumberFolder
+) -> Keeper:
+    store = row.store
+    state, chunks = State(), []
+    for snapshot in await snapshots.load(store.position):
+        why = await _misfit(row, snapshot)
+        if why:
+            snapshots.refused.append(f"snapshot at {snapshot.identity.position}: {why}")
+            await snapshots.forget(snapshot.identity.position)
+            continue
+        try:
+            state = restore(snapshot.of("state"))
+        except Corrupt as error:
+            snapshots.refused.append(f"snapshot at {snapshot.identity.position}: {error}")
+            continue
+        chunks = [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
+        break
+    row.follow(state.position)
+    numbers = Numbers(store.uuid)
+    files = await folder.load(store.uuid, store.position)
+    numbers.load([*files, *restored(chunks)], state.position)
+    keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us)
+    await keeper.catch_up()
+    numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))
+    return keeper
+
+
+async def _misfit(row: LoneRow, snapshot: Snapshot) -> str:
+    """Why a whole snapshot does not belong to this row; empty if it does."""
+    store, identity = row.store, snapshot.identity
+    if identity.store not in (store.uuid, *store.formers):
+        return f"it belongs to store {identity.store.hex()}, and this is {store.uuid.hex()}"
+    try:
+        digest = await store.digest_of(identity.position)
+    except NotFound:
+        return "the row does not reach back to it"
+    if digest != identity.digest:
+        return "the row has another digest at its position"
+    return ""
+
+
+def _first(state: State, topic_id: int, partition: int) -> int | None:
+    if state.topic_of(topic_id) is None:
+        return None
+    return state.partition(topic_id, partition).first

@@ -1,0 +1,126 @@
+"""Housekeeping: what keeps restarts short and the disk small, while the keeper goes on.
+
+    a segment was sealed      ─► its index file
+    64 MiB or 50,000 items    ─► a snapshot; the older one tells the store what it may forget
+    entries were pruned       ─► dead segments go, mostly dead ones are rewritten
+
+Nothing here is needed for what was answered to stay true.  A full disk makes it wait.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import attrs
+import trio
+
+from .capture import capture
+from .errors import Corrupt, Refused
+from .keeper import Keeper
+from .limits import MIB
+from .numberfolder import NumberFolder
+from .places import offset_of, segment_of
+from .row import Item
+from .snapshots import Identity, Snapshots
+from .state import oldest_body
+
+RETRY_SECONDS = 5.0  # after a full disk
+
+
+@attrs.frozen(kw_only=True)
+class HousekeepingOptions:
+    snapshot_items: int = 50_000
+    snapshot_bytes: int = 64 * MIB
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        keeper: Keeper,
+        snapshots: Snapshots,
+        folder: NumberFolder,
+        options: HousekeepingOptions,
+    ) -> None:
+        self._keeper = keeper
+        self._store = keeper.row.store
+        self._snapshots = snapshots
+        self._folder = folder
+        self._options = options
+        self._work = trio.Event()
+        self._items = 0  # since the last snapshot
+        self._bytes = 0
+        self._place = 0  # of the last item that was counted
+        self._released = 0  # position of the older snapshot
+        keeper.on_progress = self._count
+
+    async def run(self) -> None:
+        """
+        Raises:
+            DiskFailed: the process has to end.
+        """
+        while True:
+            await self._work.wait()
+            self._work = trio.Event()
+            await self._index()
+            if self._is_due() and not await self.snapshot():
+                await trio.sleep(RETRY_SECONDS)
+            await self._tidy()
+
+    async def snapshot(self) -> bool:
+        """Writes one of the state as it is now.  False: the disk is full."""
+        keeper, store = self._keeper, self._store
+        position = keeper.state.position
+        if position == 0:
+            return True
+        # From here to the captures there is no checkpoint: both show the same moment.
+        state = capture(keeper.state)
+        try:
+            index = keeper.numbers.capture()
+            self._items = self._bytes = 0
+            identity = Identity(store.uuid, _lineage(keeper), position, await store.digest_of(position))
+            chunks = chain((("state", chunk) for chunk in state), index)
+            written = await self._snapshots.write(identity, chunks, store.sync)
+        finally:
+            state.close()
+        if written:
+            positions = await self._snapshots.positions()
+            if len(positions) > 1:
+                self._released = positions[0]
+        return written
+
+    async def _index(self) -> None:
+        numbers = self._keeper.numbers
+        while (cover := numbers.waiting()) is not None:
+            if cover.upto > self._store.durable_position:
+                await self._store.sync()
+            if not await self._folder.write(numbers):
+                await trio.sleep(RETRY_SECONDS)
+
+    async def _tidy(self) -> None:
+        """Gives back what nobody can read any more."""
+        if not self._released:
+            return
+        keeper, store, numbers = self._keeper, self._store, self._keeper.numbers
+        oldest = oldest_body(keeper.state)
+        keeper.row.release(self._released, keeper.state.position if oldest is None else oldest)
+        before = [segment.number for segment in store.segments()]
+        await store.drop()
+        kept = {segment.number: segment for segment in store.segments()}
+        for number in before:
+            if number not in kept:
+                await self._folder.drop(numbers, number)
+
+    def _is_due(self) -> bool:
+        options = self._options
+        return self._items >= options.snapshot_items or self._bytes >= options.snapshot_bytes
+
+    def _count(self, item: Item) -> None:
+        self._items += 1
+        last, self._place = self._place, item.place
+        if segment_of(last) == segment_of(item.place):
+            self._bytes += offset_of(item.place) - offset_of(last)
+        else:
+            self._bytes += offset_of(item.place)
+            self._work.set()
+        if self._is_due():
+            self._work.set()

@@ -1,0 +1,161 @@
+"""The keeper: it follows the row, keeps the state, and tells everybody who waits.
+
+    row ──► apply ──┬──► calls      who ordered a command learns what became of it
+                    ├──► numbers    where the entry with a number lies
+                    ├──► cache      the newest bundles
+                    └──► waiters    who pulls from a topic, and found it empty
+
+One task, `run`, owns all of these: items come one after the other, and between two of them
+everything here belongs together.  What takes long (snapshots, index files, dead segments) is in
+housekeeping.py; it looks on from a task of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import trio
+
+from . import makers
+from .aging import next_due
+from .apply import apply
+from .cache import Cache
+from .calls import Calls, key_of
+from .commands import Command, decode_head
+from .effects import Answer, Appended, Created, Deleted, Effect, Result
+from .errors import DuckrowError, NoQuorum
+from .lonerow import LoneRow
+from .numbers import Numbers, older
+from .reading import Reader
+from .row import Bundle, Item
+from .state import State
+from .waiters import Waiters
+
+REMIND_SECONDS_MIN = 0.001  # between two clock commands
+
+
+class Keeper:
+    """The state of one node and all who wait for it."""
+
+    def __init__(
+        self,
+        row: LoneRow,
+        state: State,
+        numbers: Numbers,
+        *,
+        rng: random.Random,
+        wall_us: Callable[[], int],
+    ) -> None:
+        self.row = row
+        self.state = state
+        self.numbers = numbers
+        self.cache = Cache()
+        self.waiters = Waiters()
+        self.reader = Reader(state, numbers, self.cache, row.store, self.waiters)
+        self.calls = Calls()
+        self.on_progress: Callable[[Item], None] = lambda _item: None  # housekeeping counts
+        self._wall_us = wall_us
+        self._pid = rng.randbytes(makers.PID_BYTES)  # of what the node itself wants (N2)
+        self._seq = 0
+        self._due: int | None = None  # when the clock task will look next
+        self._due_changed = trio.Event()
+
+    async def run(self) -> None:
+        """Applies what the row brings, until cancelled.
+
+        Raises:
+            DiskFailed, UnknownVersion: the process has to end.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._remind)
+            try:
+                await self._follow()
+            finally:
+                self.calls.fail_all(NoQuorum("this node is stopping", retry_after=1.0))
+
+    async def catch_up(self) -> None:
+        """Applies the past: everything that was in the row when it was opened."""
+        end = self.row.status().position
+        while self.state.position < end:
+            for item in await self.row.take():
+                await self._apply(item)
+
+    async def order(self, command: Command) -> Result:
+        """Puts the command into the row and waits for its final result.
+
+        Cancelled: it may or may not happen; the same command again, or a skip, tells.
+
+        Raises:
+            Full, NoQuorum: certainly not written.
+        """
+        key = key_of(decode_head(command.head))
+        self.row.submit([command])
+        return await self.calls.wait(key)
+
+    async def barrier(self) -> int:
+        """Waits until everything that was ordered before this call is applied; the position."""
+        return (await self.order(makers.barrier(self._turn()))).position
+
+    async def _follow(self) -> None:
+        while True:
+            items = await self.row.take()
+            for command, error in self.row.take_refused():
+                self.calls.fail(key_of(decode_head(command.head)), error)
+            for item in items:
+                await self._apply(item)
+            self._note_due()
+
+    async def _apply(self, item: Item) -> None:
+        effects = apply(self.state, item)
+        places = {}
+        for position in older(item.position, effects):
+            places[position] = await self.row.store.place_of(position)
+        self.numbers.note(item.position, item.place, effects, places)
+        if isinstance(item.content, Bundle) and _is_whole(item.content.commands):
+            self.cache.put(item.place, item.content.commands)
+        self._tell(effects)
+        self.on_progress(item)
+
+    def _tell(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                self.calls.answer(effect)
+            elif isinstance(effect, Appended):
+                self.waiters.wake(effect.topic, effect.partition)
+            elif isinstance(effect, Created | Deleted):
+                self.waiters.wake_all(effect.topic)
+
+    # What falls due when nothing happens needs an item to happen at: a clock command.
+
+    async def _remind(self) -> None:
+        while True:
+            self._due = next_due(self.state)
+            changed = self._due_changed = trio.Event()
+            if self._due is None:
+                await changed.wait()
+                continue
+            seconds = max((self._due - self._wall_us()) / 1e6, REMIND_SECONDS_MIN)
+            with trio.move_on_after(seconds):
+                await changed.wait()
+                continue
+            if self._wall_us() >= self._due:
+                try:
+                    await self.order(makers.clock(self._turn()))
+                except DuckrowError:
+                    await trio.sleep(1.0)  # the disk is full to the last byte, or the row has ended
+
+    def _note_due(self) -> None:
+        """Something may fall due earlier than the clock task thinks."""
+        due = next_due(self.state)
+        if due is not None and (self._due is None or due < self._due):
+            self._due_changed.set()
+
+    def _turn(self) -> makers.Turn:
+        self._seq += 1
+        return makers.Turn(self._pid, self._seq, done=self._seq - 1, time=self._wall_us())
+
+
+def _is_whole(commands: Sequence[Command]) -> bool:
+    """Not one that was read again for its heads only."""
+    return any(len(command.body) for command in commands)
