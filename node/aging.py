@@ -22,7 +22,7 @@ PARTITION_MASK = (1 << PARTITION_BITS) - 1
 
 def age(state: State, effects: list[Effect]) -> None:
     """Drops what the time of the row says is too old, and numbers those who waited for the room."""
-    staging.expire(state)
+    staging.expire(state, PRUNED_TOPICS_PER_ITEM)
     budget = PRUNED_TOPICS_PER_ITEM
     while budget and (due := _first_due(state)) is not None and due[0] <= state.row_time:
         key = due[1]

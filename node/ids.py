@@ -1,6 +1,7 @@
 """Ids: a producer without a lane, or with several, may name single entries instead.
 
-Each topic remembers the last `ids_max` ids that were numbered, with the numbers they got:
+Each topic remembers the last `ids_max` ids that were numbered, with the numbers they got; fewer
+when so many topics do that they share `ids_total_max`:
 
     batch with ids             answer
     none of them known         it is numbered
@@ -19,6 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from .effects import Code, Reason, Result
+from .limits import IDS_PER_BATCH_MAX
 from .state import State
 from .values import Known, Topic
 
@@ -67,7 +69,8 @@ def remember(
         known = Known(state.turn, partition, number, time, state.position)
         state.ids.put((topic.id, each), known)
         window.append(each)
-    while len(window) > state.settings.ids_max:
+    share = max(IDS_PER_BATCH_MAX, state.settings.ids_total_max // len(state.ids_of))
+    while len(window) > min(share, state.settings.ids_max):
         state.ids.drop((topic.id, window.popleft()))
 
 

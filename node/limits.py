@@ -33,6 +33,10 @@ OUTPUT_BYTES_MAX = 16 * MIB  # queued to one connection, then it is closed with 
 CONNECTIONS_MAX = 16_384  # or the file limit less CONNECTIONS_SPARE_FILES, if that is smaller
 CONNECTIONS_SPARE_FILES = 256  # for segments, peers and the like
 PENDING_BYTES_MAX = 64 * MIB  # commands that are neither ordered nor staged (N3)
+PULL_BYTES_MAX = 4 * MIB  # of bodies in one pull: with their heads it still is one frame
+PULL_BATCHES_MAX = 4_096  # in one pull: each is a step on the loop, a few microseconds
+CACHED_BYTES_MAX = 16 * MIB  # the newest bundles, for readers at the end
+CACHED_HEADS_BYTES_MAX = 4 * MIB  # of older bundles that are being read
 TOPICS_MAX = 100_000
 PARTITIONS_MAX = 1_024  # of one topic
 TOPIC_NAME_MAX = 128  # of a-z A-Z 0-9 . _ -, and not "." or ".."
@@ -47,6 +51,7 @@ LANES_MAX = 100_000  # D4: the least recently applied goes first
 LANE_RESULTS_MAX = 64  # remembered answers of a lane
 LANE_WAITING_MAX = 64  # batches of a lane waiting for room; 1 with when_full = slot
 IDS_MAX = 10_000  # `id=` window of a topic, in entries
+IDS_TOTAL_MAX = 250_000  # of all topics, which share it: about 400 bytes each
 WAITING_MAX = 100_000  # batches waiting for room in all topics; the state keeps a row for each
 STAGES_MAX = 100_000  # batches staged at a time; a row in the state each
 STAGE_EXPIRY_US = (
@@ -56,5 +61,5 @@ WRITERS_MAX = 10_000  # of stages, whose last commit is remembered: as many stre
 RUNS_MAX = 2_048  # of a partition: pruning by age or bytes is exact to about a 500th of it
 RUNS_TOTAL = 2_000_000  # of all partitions: 64 MB, however many partitions there are
 RUNS_MIN = 64  # of a partition, even if there are very many
-PRUNED_TOPICS_PER_ITEM = 1_000
+PRUNED_TOPICS_PER_ITEM = 1_000  # and as many stages: an item must not stop the node for long
 ENTRY_FUTURE_US_MAX = 30_000_000  # an entry's time is at most this far past the row's time

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from .effects import Reason
 from .limits import (
     IDS_MAX,
+    IDS_TOTAL_MAX,
     LANES_MAX,
     NUMBER_LIMIT,
     STAGE_EXPIRY_US,
@@ -36,6 +37,7 @@ class Settings(NamedTuple):
     topics_max: int = TOPICS_MAX
     lanes_max: int = LANES_MAX
     ids_max: int = IDS_MAX
+    ids_total_max: int = IDS_TOTAL_MAX
     waiting_max: int = WAITING_MAX
     stages_max: int = STAGES_MAX
     writers_max: int = WRITERS_MAX

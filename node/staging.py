@@ -107,9 +107,11 @@ def expires_at(state: State) -> int | None:
     return rows[order[0]].since + state.settings.stage_expiry if order else None
 
 
-def expire(state: State) -> None:
-    while (at := expires_at(state)) is not None and at <= state.row_time:
+def expire(state: State, most: int) -> None:
+    """Drops up to `most` of those that are due; the others count as gone all the same."""
+    while most and (at := expires_at(state)) is not None and at <= state.row_time:
         _drop(state, state.stage_order[0])
+        most -= 1
 
 
 def derive(state: State) -> None:
@@ -129,7 +131,12 @@ def _chosen(
         name = ticket(position, index)
         staged = state.stages.rows.get(name) if index < BUNDLE_COMMANDS_MAX else None
         topic = state.topics.rows.get(staged.topic) if staged else None
-        if staged is None or topic is None or topic.id != staged.topic_id:
+        if (
+            staged is None
+            or staged.since + state.settings.stage_expiry <= state.row_time
+            or topic is None
+            or topic.id != staged.topic_id
+        ):
             return _refused(state, Reason.STAGE_GONE, place)
         if (staged.writer, staged.batch) != (writer, batch):
             return _refused(state, Reason.STAGE_OTHERS, place)
