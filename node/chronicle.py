@@ -1,0 +1,246 @@
+"""The chronicle: what the records of a store say, all of them up to some address, in a page.
+
+Recovery makes it by feeding every record in the order of the file; a running store feeds what it
+writes.  Each new segment begins with a copy (N6), so the segments before it can go, and recovery
+begins at the last one.
+
+    records      START  VIEW  ITEM  BUNDLE ITEM  BUNDLE ITEM  BUNDLE ...
+    position              ........1 ...........2 ...........3            <- the row so far
+    waiting                                                  \\_ received, not yet in the row
+
+Pure: the only one who knows bytes and files is recovery.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import attrs
+
+from . import cbor
+from .errors import Corrupt
+from .forms import (
+    DIGEST_BYTES,
+    DIGEST_ZERO,
+    UUID_BYTES,
+    BaseForm,
+    Start,
+    chain,
+    decode_view,
+    fields,
+)
+from .records import FLAG_REWRITTEN, Record
+from .row import View
+
+MAGIC: Final = "duckrow row"
+VERSION: Final = 1
+
+
+class Waiting(NamedTuple):
+    """A bundle or a view whose record is there, while no ITEM says where in the row it is."""
+
+    view: int
+    origin: int  # of a view 0, as is s
+    s: int
+    crc: int  # of the item that it will be
+    raw: bytes = b""  # of a view: its encoding
+
+
+@attrs.define
+class Chronicle:
+    uuid: bytes
+    formers: tuple[bytes, ...] = ()  # older uuids of this store, whose segments are still its own
+    start_count: int = 0
+    starts: dict[int, Start] = attrs.field(factory=dict)  # by incarnation, those still named (X1)
+    newest: bytes = b""  # decided view, encoded
+    installed: bytes = b""  # view of the last mark
+    register: bytes = b""
+    position: int = 0
+    digest: bytes = DIGEST_ZERO
+    floor: int = 1  # every item from here on is whole
+    heard: dict[int, int] = attrs.field(factory=dict)  # origin -> last s in the installed view
+    waiting: dict[int, Waiting] = attrs.field(factory=dict)  # by place
+
+    def start(self, start: Start) -> None:
+        self.start_count = max(self.start_count, start.start_count)
+        self.starts[start.incarnation] = start
+        self._forget_starts(start.incarnation)
+
+    def clean(self, incarnation: int) -> None:
+        if (start := self.starts.get(incarnation)) is not None:
+            self.starts[incarnation] = start._replace(clean=True)
+
+    def decided(self, raw: bytes, place: int, crc: int) -> None:
+        self.waiting[place] = Waiting(decode_view(raw).id, 0, 0, crc, raw)
+        self.newest = raw
+
+    def received(self, place: int, waiting: Waiting) -> None:
+        self.waiting[place] = waiting
+        self.heard[waiting.origin] = waiting.s
+
+    def ordered(self, position: int, place: int, crc: int, digest: bytes) -> None:
+        """The item at `place` is the next of the row; the caller has checked that it is."""
+        self.position, self.digest = position, digest
+        content = self.waiting.pop(place, None)
+        if content is not None and content.raw:
+            self._install(content)
+
+    def order_next(self, place: int) -> tuple[int, int, bytes]:
+        """Makes a waiting one the next item: its position, crc and digest."""
+        crc = self.waiting[place].crc
+        position = self.position + 1
+        digest = chain(self.digest, position, crc)
+        self.ordered(position, place, crc, digest)
+        return position, crc, digest
+
+    def based(self, base: BaseForm) -> None:
+        """An image took the place of everything up to its position."""
+        self.position, self.digest = base.position, base.digest
+        self.installed = base.view
+        self.floor = base.position + 1
+        self.heard.clear()
+        self.waiting.clear()
+
+    def in_order(self) -> list[int]:
+        """The places of what waits, as it would be ordered alone: bundles by view and s, then views."""
+        return sorted(
+            self.waiting,
+            key=lambda place: (
+                (w := self.waiting[place]).view - bool(w.raw),
+                bool(w.raw),
+                w.origin,
+                w.s,
+            ),
+        )
+
+    @property
+    def installed_view(self) -> View | None:
+        return decode_view(self.installed) if self.installed else None
+
+    @property
+    def newest_view(self) -> View | None:
+        return decode_view(self.newest) if self.newest else None
+
+    @property
+    def uuids(self) -> tuple[bytes, ...]:
+        return (self.uuid, *self.formers)
+
+    def _install(self, mark: Waiting) -> None:
+        self.installed = mark.raw
+        self.heard.clear()
+        # Bundles of older views that are not in the row never will be.
+        self.waiting = {
+            place: waiting for place, waiting in self.waiting.items() if waiting.view >= mark.view
+        }
+        self._forget_starts(max(self.starts.values(), key=_count).incarnation if self.starts else 0)
+
+    def _forget_starts(self, newest: int) -> None:
+        """Keeps the starts of the incarnations that a view names, and the newest."""
+        named = {newest}
+        for raw in (self.newest, self.installed):
+            if raw:
+                named.update(member.incarnation for member in decode_view(raw).members)
+        self.starts = {i: start for i, start in self.starts.items() if i in named}
+
+    def copy(self) -> Chronicle:
+        return attrs.evolve(
+            self, starts=dict(self.starts), heard=dict(self.heard), waiting=dict(self.waiting)
+        )
+
+    def copies(self) -> list[object]:
+        """What a SEGMENT record and an index file keep of it."""
+        return [
+            self.uuid,
+            list(self.formers),
+            self.start_count,
+            [list(start) for start in self.starts.values()],
+            self.newest,
+            self.installed,
+            self.register,
+            self.position,
+            self.digest,
+            self.floor,
+            [[origin, s] for origin, s in self.heard.items()],
+            [[place, *waiting] for place, waiting in self.waiting.items()],
+        ]
+
+    @classmethod
+    def of_copies(cls, copies: object) -> Chronicle:
+        """
+        Raises:
+            Corrupt: this is not what `copies` made.
+        """
+        try:
+            (
+                uuid,
+                formers,
+                start_count,
+                starts,
+                newest,
+                installed,
+                register,
+                position,
+                digest,
+                floor,
+                heard,
+                waiting,
+            ) = copies[:12]  # type: ignore[index]  # the exceptions below are the check
+            found = cls(
+                uuid,
+                tuple(formers),
+                start_count,
+                {start[0]: Start(*start) for start in starts},
+                newest,
+                installed,
+                register,
+                position,
+                digest,
+                floor,
+                dict(heard),
+                {place: Waiting(*rest) for place, *rest in waiting},
+            )
+        except (TypeError, ValueError, IndexError) as error:
+            raise cbor.malformed("the copies at the beginning of a segment", copies) from error
+        if not (
+            all(type(each) is bytes and len(each) == UUID_BYTES for each in found.uuids)
+            and type(newest) is type(installed) is type(register) is type(digest) is bytes
+            and len(digest) == DIGEST_BYTES
+            and type(position) is type(floor) is type(start_count) is int
+        ):
+            raise cbor.malformed("the copies at the beginning of a segment", copies)
+        return found
+
+
+def _count(start: Start) -> int:
+    return start.start_count
+
+
+class Opening(NamedTuple):
+    """The SEGMENT record, the first of each file: whose it is, and a copy of the chronicle."""
+
+    uuid: bytes
+    segment: int
+    before: int  # where the segment before ended
+    chronicle: Chronicle
+    rewritten: bool
+
+    @classmethod
+    def decode(cls, record: Record) -> Opening:
+        """
+        Raises:
+            Corrupt: it is not the beginning of a segment of this version.
+        """
+        magic, version, uuid, segment, before, copies = fields(record.head, 6, "a segment")
+        if magic != MAGIC or version != VERSION:
+            raise Corrupt(
+                f"this file is {magic!r} of version {version!r}; "
+                f"{MAGIC!r} of version {VERSION} can be read"
+            )
+        if type(segment) is not int or type(before) is not int:
+            raise cbor.malformed("a segment", [segment, before])
+        rewritten = bool(record.flags & FLAG_REWRITTEN)
+        return cls(uuid, segment, before, Chronicle.of_copies(copies), rewritten)
+
+
+def encode_opening(chronicle: Chronicle, segment: int, before: int) -> bytes:
+    return cbor.dumps([MAGIC, VERSION, chronicle.uuid, segment, before, chronicle.copies()])

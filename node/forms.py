@@ -1,0 +1,225 @@
+"""Forms: what the records of each kind say, and what makes an item the same on every machine.
+
+The heads are CBOR arrays (records.py says how they lie in files):
+
+    SEGMENT   magic, version, uuid, segment, end of the segment before, then the copies (chronicle.py)
+    START     incarnation, boot id, level, start count, uuid
+    CLEAN     incarnation
+    VIEW      id, members, cluster, lineage, durability, min copies, voters, cut, cont
+    REGISTER  the bridge's own affair
+    BUNDLE    view, origin, s, lamport, stamp, count, length of the heads, item crc
+    ITEM      position, place of the bundle or view, item crc, digest
+    BASE      position, digest, view, files
+    SETTLED   view, origin, s
+    MARK      nothing
+
+The body of a BUNDLE: the heads block (`u16 length | head` for each command), then the body of each
+command, each padded to 8.  The *item crc* covers what names and stamps the bundle, and the heads
+block; the heads hold the crc of the bodies; so it stands for everything.  That of a view mark is
+over its encoding.  The digest chains item crcs, so two rows with the same digest at a position are
+the same up to there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from . import cbor
+from .checksum import crc32c
+from .commands import COMMON_FIELDS, Command
+from .env import Buffer
+from .errors import Corrupt
+from .records import padded
+from .row import Member, View
+
+DIGEST_BYTES: Final = 16
+DIGEST_ZERO: Final = bytes(DIGEST_BYTES)  # of the empty row
+UUID_BYTES: Final = 16
+_IDENTITY: Final = struct.Struct("<6Q")
+_LINK: Final = struct.Struct("<16sQI")
+_U16: Final = struct.Struct("<H")
+
+
+class Start(NamedTuple):
+    """An incarnation: one run of the process that owns the store."""
+
+    incarnation: int
+    boot_id: str
+    level: str
+    start_count: int
+    uuid: bytes
+    clean: bool = False  # not in the record: a CLEAN record of it exists
+
+    def encode(self) -> bytes:
+        return cbor.dumps(list(self[:5]))
+
+    @classmethod
+    def decode(cls, head: bytes) -> Start:
+        incarnation, boot_id, level, count, uuid = fields(head, 5, "a start")
+        if not (_are_counts(incarnation, count) and type(boot_id) is type(level) is str):
+            raise cbor.malformed("a start", head)
+        if type(uuid) is not bytes or len(uuid) != UUID_BYTES:
+            raise cbor.malformed("a start", head)
+        return cls(incarnation, boot_id, level, count, uuid)
+
+
+class BundleForm(NamedTuple):
+    view: int
+    origin: int
+    s: int
+    lamport: int
+    stamp: int
+    commands: int  # how many
+    heads_length: int  # of the heads block, not padded
+    crc: int  # of the item
+
+    @classmethod
+    def decode(cls, head: bytes) -> BundleForm:
+        found = fields(head, 8, "a bundle")
+        if not _are_counts(*found[:8]):
+            raise cbor.malformed("a bundle", found)
+        form: BundleForm = tuple.__new__(cls, found[:8])
+        return form
+
+
+class ItemForm(NamedTuple):
+    position: int
+    place: int
+    crc: int
+    digest: bytes
+
+    def encode(self) -> bytes:
+        return cbor.dumps(list(self))
+
+    @classmethod
+    def decode(cls, head: bytes) -> ItemForm:
+        position, place, crc, digest = found = fields(head, 4, "an item")
+        if not _are_counts(position, place, crc) or type(digest) is not bytes:
+            raise cbor.malformed("an item", found)
+        return cls(position, place, crc, digest)
+
+
+class BaseForm(NamedTuple):
+    position: int
+    digest: bytes
+    view: bytes
+
+    @classmethod
+    def decode(cls, head: bytes) -> BaseForm:
+        position, digest, view = found = fields(head, 3, "a base")
+        if not _are_counts(position) or type(digest) is not bytes or type(view) is not bytes:
+            raise cbor.malformed("a base", found)
+        return cls(position, digest, view)
+
+
+def fields(head: Buffer, least: int, what: str) -> list[Any]:
+    """Those that this version knows; later versions add theirs at the end."""
+    found = cbor.loads_array(head)
+    if len(found) < least:
+        raise cbor.malformed(what, found)
+    return found[:least]
+
+
+def encode_bundle(
+    view: int, origin: int, s: int, lamport: int, stamp: int, commands: int, heads: bytes, crc: int
+) -> bytes:
+    return cbor.dumps([view, origin, s, lamport, stamp, commands, len(heads), crc])
+
+
+def item_crc(
+    view: int, origin: int, s: int, lamport: int, stamp: int, commands: int, heads: Buffer
+) -> int:
+    return crc32c(heads, crc32c(_IDENTITY.pack(view, origin, s, lamport, stamp, commands)))
+
+
+def chain(digest: bytes, position: int, crc: int) -> bytes:
+    """The digest of the row up to `position`, from that of the row before it."""
+    return blake2b(_LINK.pack(digest, position, crc), digest_size=DIGEST_BYTES).digest()
+
+
+def join_heads(commands: Sequence[Command]) -> bytes:
+    if len(commands) == 1:
+        head = commands[0].head
+        return _U16.pack(len(head)) + head
+    pack = _U16.pack
+    parts: list[bytes] = []
+    for head, _ in commands:
+        parts += (pack(len(head)), head)
+    return b"".join(parts)
+
+
+def split_heads(block: bytes, count: int) -> list[bytes]:
+    """
+    Raises:
+        Corrupt: the block does not hold exactly `count` heads.
+    """
+    heads = []
+    at = 0
+    for _ in range(count):
+        start = at + 2
+        at = start + int.from_bytes(block[at:start], "little")
+        heads.append(block[start:at])
+    if at != len(block):
+        raise Corrupt(f"a heads block of {len(block):,} bytes does not hold {count:,} heads")
+    return heads
+
+
+def bodies(heads: Sequence[bytes], offset: int) -> Iterator[tuple[int, int, int]]:
+    """(offset, length, crc) of each command's body, where the first begins at `offset`."""
+    for head in heads:
+        length, crc = _body_of(head)
+        yield offset, length, crc
+        offset += padded(length)
+
+
+def _body_of(head: bytes) -> tuple[int, int]:
+    found = cbor.loads_array(head)
+    if len(found) < COMMON_FIELDS or not _are_counts(found[8], found[9]):
+        raise cbor.malformed("the head of a command", found)
+    return found[8], found[9]
+
+
+def encode_view(view: View) -> bytes:
+    return cbor.dumps(
+        [
+            view.id,
+            [list(member) for member in view.members],
+            view.cluster,
+            view.lineage,
+            view.durability,
+            view.min_copies,
+            [list(voter) for voter in view.voters],
+            [list(part) for part in view.cut],
+            list(view.cont),
+        ]
+    )
+
+
+def decode_view(raw: bytes) -> View:
+    """
+    Raises:
+        Corrupt: it is not a view.
+    """
+    found = fields(raw, 9, "a view")
+    try:
+        view, members, cluster, lineage, durability, min_copies, voters, cut, cont = found
+        return View(
+            id=view,
+            members=tuple(Member(*member) for member in members),
+            cluster=cluster,
+            lineage=lineage,
+            durability=durability,
+            min_copies=min_copies,
+            voters=tuple((id_, weight, uuid, data) for id_, weight, uuid, data in voters),
+            cut=tuple((origin, s) for origin, s in cut),
+            cont=tuple(cont),
+        )
+    except (TypeError, ValueError) as error:
+        raise cbor.malformed("a view", found) from error
+
+
+def _are_counts(*values: object) -> bool:
+    return all(type(value) is int and value >= 0 for value in values)

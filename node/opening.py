@@ -1,0 +1,475 @@
+"""Opening a folder: reads what recovery wants to see, and carries out what it decided.
+
+Segments that an index file speaks for are not read.  In this order, so that a crash at any point
+leaves what the next opening finishes:
+
+1. later files than the one with the torn tail are unlinked, the newest first;
+2. the torn tail is cut off, and that is synced;
+3. what is kept, but not known to have been durable, is written again: a sync that failed in an
+   earlier life may have left it in the cache alone, as clean as if it were on the disk;
+4. bytes that are proven to have been there are put back;
+5. all of it is synced.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Generator, Sequence
+from typing import Final, TypeVar
+
+import attrs
+
+from .chronicle import Chronicle, Opening
+from .damage import Damage
+from .env import Disk, File
+from .errors import Corrupt, DiskFailed
+from .limits import KIB, MIB
+from .places import place
+from .positions import (
+    Column,
+    IndexHead,
+    check_places,
+    decode_index_head,
+    index_head_length,
+)
+from .records import REACH_MAX, RecordKind, decode, seed_of
+from .recovery import EVERYTHING, Hole, Recovery, offset_in
+from .search import find_uuid, last_record, next_record
+from .segments import (
+    ASIDE,
+    Segment,
+    index_file,
+    index_number,
+    segment_file,
+    segment_number,
+)
+from .storeoptions import StoreOptions
+
+T = TypeVar("T")
+GENESIS_BYTES_MAX: Final = 512  # a first segment of this size cannot hold anything durable yet
+_PAGE: Final = 4 * KIB
+_COPY_BYTES: Final = 1 * MIB
+
+
+@attrs.define
+class Opened:
+    """What is in the folder, after all that had to be done was done."""
+
+    chronicle: Chronicle | None = None  # None: nothing, the store is blank
+    segments: list[Segment] = attrs.field(factory=list)  # oldest first; the last one is open
+    unindexed: list[tuple[Segment, Chronicle]] = attrs.field(factory=list)  # sealed, no index file
+    damages: list[Damage] = attrs.field(factory=list)
+    holes: list[Hole] = attrs.field(factory=list)
+    exposed: bool = False  # the store needs a fresh uuid
+    records: int = 0  # looked at
+    cut_bytes: int = 0
+    rewritten_bytes: int = 0
+
+
+async def open_folder(disk: Disk, options: StoreOptions) -> Opened:
+    """
+    Raises:
+        Corrupt: no row can be made of what is there; nothing was changed.
+        DiskFailed: a write or a sync failed.
+    """
+    opener = _Opener(disk, options)
+    try:
+        return await opener.open()
+    finally:
+        opener.close()
+
+
+async def feed(scan: Generator[tuple[int, int], bytes, T], file: File) -> T:
+    """Lets a pure reader see a file."""
+    try:
+        wanted = next(scan)
+        while True:
+            wanted = scan.send(await read_or_zeros(file, *wanted))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def read_or_zeros(file: File, offset: int, length: int) -> bytes:
+    """A sector that cannot be read is damage like any other: zeros, which no checksum fits."""
+    try:
+        return await file.read(offset, length)
+    except OSError:
+        parts = []
+        for at in range(offset, min(offset + length, file.size), _PAGE):
+            size = min(_PAGE, offset + length - at, file.size - at)
+            try:
+                parts.append(await file.read(at, size))
+            except OSError:
+                parts.append(bytes(size))
+        return b"".join(parts)
+
+
+async def read_index_head(disk: Disk, number: int) -> IndexHead | None:
+    """None: there is no whole index file of that segment."""
+    try:
+        file = await disk.open(index_file(number))
+    except FileNotFoundError:
+        return None
+    try:
+        raw = await read_or_zeros(file, 0, _PAGE)
+        if len(raw) < (needed := index_head_length(raw)):
+            raw = await read_or_zeros(file, 0, needed)
+        head = decode_index_head(raw)
+        return head if head.segment == number and file.size == head.size else None
+    except Corrupt:
+        return None
+    finally:
+        file.close()
+
+
+async def read_places(disk: Disk, head: IndexHead) -> array[int]:
+    """
+    Raises:
+        Corrupt: they are not those that were written.
+    """
+    file = await disk.open(index_file(head.segment))
+    try:
+        raw = await read_or_zeros(file, head.places_at, 8 * head.count)
+    finally:
+        file.close()
+    check_places(head, raw)
+    places = array("Q")
+    places.frombytes(raw)
+    return places
+
+
+@attrs.define
+class _Tail:
+    """A segment that is read, since no index file speaks for all of it."""
+
+    number: int
+    file: File
+    uuid: bytes
+    opening: Opening | None
+    end: int = 0  # of what is kept
+
+    @property
+    def seed(self) -> int:
+        return seed_of(self.uuid, self.number)
+
+
+class _Opener:
+    def __init__(self, disk: Disk, options: StoreOptions) -> None:
+        self._disk, self._window = disk, options.window_bytes
+        self._files: dict[int, File] = {}
+        self._indexes: dict[int, IndexHead] = {}
+        self._reaches: list[dict[int, int]] = []
+        self._opened = Opened()
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    async def open(self) -> Opened:
+        opened = self._opened
+        numbers = await self._look()
+        uuids = await self._whose(numbers)
+        if not uuids:
+            return opened
+        self._indexes = {n: i for n, i in self._indexes.items() if i.uuid in uuids}
+        last = numbers[-1]
+        base = max((n for n in self._indexes if n != last), default=0)
+        tail = [await self._tail(number, uuids) for number in numbers if number > base]
+        recovery, kept = await self._recover(numbers[0], base, tail)
+        await self._carry_out(tail, kept, recovery)
+        await self._know_the_others([n for n in numbers if n <= base], uuids)
+        if kept or base:
+            opened.chronicle = recovery.chronicle
+            self._finish(recovery)
+            await self._load_open()
+        return opened
+
+    # -- what is there --------------------------------------------------------------------
+
+    async def _look(self) -> list[int]:
+        """The numbers of the segments; index files are read, leftovers unlinked."""
+        names = await self._disk.names()
+        numbers = [number for name in names if (number := segment_number(name)) is not None]
+        for name in names:
+            number = index_number(name)
+            if name.endswith(ASIDE) or (number is not None and number not in numbers):
+                await self._disk.unlink(name)
+            elif number is not None:
+                head = await read_index_head(self._disk, number)
+                if head is not None:
+                    self._indexes[number] = head
+                else:
+                    self._tell(index_file(number), 0, 0, "the index, which is made again", True)
+        for number, following in itertools.pairwise(numbers):
+            for missing in range(number + 1, following):
+                self._tell(segment_file(missing), 0, 0, "the whole file, it is missing")
+        return numbers
+
+    async def _whose(self, numbers: list[int]) -> tuple[bytes, ...]:
+        """The uuids of the store, the newest first; none: there is nothing yet.
+
+        Raises:
+            Corrupt: nothing says whose these files are.
+        """
+        for number in reversed(numbers):
+            opening = await self._opening(number)
+            if opening is not None:
+                return opening.chronicle.uuids
+            if number in self._indexes:
+                return self._indexes[number].chronicle.uuids
+        for number in reversed(numbers):
+            file = await self._file(number)
+            uuid = find_uuid(await read_or_zeros(file, 0, self._window), number)
+            if uuid is not None:
+                return (uuid,)
+        if numbers and (numbers != [1] or (await self._file(1)).size > GENESIS_BYTES_MAX):
+            raise Corrupt(
+                f"nothing in {segment_file(numbers[-1])} says which store it belongs to, neither "
+                "its beginning nor a start; nothing was changed: restore the folder from a copy"
+            )
+        for number in numbers:
+            # The very first sync of the store was never reached.
+            await self._disk.unlink(segment_file(number))
+        return ()
+
+    async def _tail(self, number: int, uuids: Sequence[bytes]) -> _Tail:
+        file = await self._file(number)
+        opening = await self._opening(number)
+        if opening is not None:
+            self._check_owner(number, opening.uuid, uuids)
+            return _Tail(number, file, opening.uuid, opening)
+        for uuid in uuids:
+            found, _, _ = await feed(
+                next_record(seed_of(uuid, number), file.size, 0, self._window, 0), file
+            )
+            if found is not None:
+                return _Tail(number, file, uuid, None)
+        return _Tail(number, file, uuids[0], None)
+
+    def _check_owner(self, number: int, uuid: bytes, uuids: Sequence[bytes]) -> None:
+        if uuid not in uuids:
+            raise Corrupt(
+                f"{segment_file(number)} belongs to store {uuid.hex()}, the newest file to store "
+                f"{uuids[0].hex()}: two folders were mixed up; nothing was changed"
+            )
+
+    async def _file(self, number: int) -> File:
+        if number not in self._files:
+            self._files[number] = await self._disk.open(segment_file(number))
+        return self._files[number]
+
+    async def _opening(self, number: int) -> Opening | None:
+        file = await self._file(number)
+        raw = await read_or_zeros(file, 0, _PAGE)
+        found = opening_in(raw, number)
+        if found is None:
+            found = opening_in(await read_or_zeros(file, 0, REACH_MAX), number)
+        return found
+
+    # -- the pass -------------------------------------------------------------------------
+
+    async def _recover(
+        self, first: int, base: int, tail: Sequence[_Tail]
+    ) -> tuple[Recovery, list[_Tail]]:
+        """Feeds the tail to recovery; returns what of it is kept, too."""
+        durable = await self._durable(base, tail)
+        if base:
+            recovery = Recovery(durable, self._indexes[base].chronicle.copy(), True)
+        else:
+            recovery = Recovery(durable, Chronicle(tail[0].uuid), first == 1)
+        before = self._indexes[base].covered if base else 0
+        kept: list[_Tail] = []
+        for each, following in itertools.zip_longest(tail, tail[1:]):
+            await self._scan(recovery, each, before)
+            if not each.end:
+                break
+            column, chronicle = recovery.column, recovery.chronicle
+            segment = Segment(
+                each.number, each.uuid, column.first, column.last, each.end, column=column
+            )
+            segment.rewritten = recovery.rewritten
+            self._opened.segments.append(segment)
+            self._reaches.append(column.reaches)
+            kept.append(each)
+            before = each.end
+            if recovery.torn or following is None:
+                break
+            if following.opening is not None:
+                chronicle = following.opening.chronicle
+                if not recovery.ended(each.number, each.seed, each.end, following.opening.before):
+                    break
+            self._opened.unindexed.append((segment, chronicle.copy()))
+        if self._opened.unindexed and self._opened.unindexed[-1][0] is self._opened.segments[-1]:
+            self._opened.unindexed.pop()  # nothing was kept after it: it is the open one
+        recovery.finish()
+        return recovery, kept
+
+    async def _durable(self, base: int, tail: Sequence[_Tail]) -> int:
+        """The address up to which everything was durable, as far as anything says so."""
+        durable = place(base + 1, 0) if base else 0
+        for each in reversed(tail):
+            if (head := self._indexes.get(each.number)) is not None:
+                durable = max(durable, place(each.number, head.covered))
+                if head.covered == each.file.size:
+                    break
+            found = await feed(last_record(each.seed, each.file.size, self._window), each.file)
+            if found is not None:
+                durable = max(durable, found.durable)
+                break
+        return durable
+
+    async def _scan(self, recovery: Recovery, each: _Tail, before: int) -> None:
+        size, column, offset = each.file.size, None, 0
+        head = self._indexes.get(each.number)
+        if head is not None and head.covered <= size:
+            try:
+                places = await read_places(self._disk, head)
+            except Corrupt as error:
+                self._tell(index_file(each.number), 0, 0, str(error), True)
+            else:
+                recovery.adopt(head.chronicle.copy(), each.number - 1)
+                column, offset = Column(head.first, places, dict(head.reaches)), head.covered
+        scan = recovery.scan(
+            each.number, each.seed, size, self._window, before=before, column=column, offset=offset
+        )
+        each.end = await feed(scan, each.file)
+        if column is not None and head is not None:
+            recovery.rewritten = head.rewritten
+
+    # -- what is done about it ------------------------------------------------------------
+
+    async def _carry_out(
+        self, tail: Sequence[_Tail], kept: Sequence[_Tail], recovery: Recovery
+    ) -> None:
+        opened = self._opened
+        opened.records = recovery.records
+        opened.damages += recovery.damages
+        opened.holes += recovery.holes
+        opened.exposed = recovery.exposed
+        dropped = [each for each in tail if each not in kept]
+        written: dict[int, File] = {}
+        names = bool(dropped)
+        try:
+            for each in reversed(dropped):
+                opened.cut_bytes += each.file.size
+                await self._disk.unlink(segment_file(each.number))
+            if dropped:
+                await self._disk.sync_names()
+            for each in kept:
+                if each.end < each.file.size:
+                    opened.cut_bytes += each.file.size - each.end
+                    each.file.truncate(each.end)
+                    await each.file.sync()
+            for each in kept:
+                start = offset_in(each.number, recovery.durable)
+                if start < each.end:
+                    written[each.number] = each.file
+                    names = True
+                    await self._write_again(each.file, start, each.end)
+            for repair in recovery.repairs:
+                file = await self._file(repair.segment)
+                written[repair.segment] = file
+                file.write(repair.offset, [repair.content])
+            for file in written.values():
+                await file.sync()
+            if names:
+                await self._disk.sync_names()
+        except OSError as error:
+            raise DiskFailed(f"recovery of the row store could not be written: {error}") from error
+
+    async def _write_again(self, file: File, start: int, end: int) -> None:
+        self._opened.rewritten_bytes += end - start
+        for offset in range(start, end, _COPY_BYTES):
+            file.write(offset, [await file.read(offset, min(_COPY_BYTES, end - offset))])
+
+    # -- the segments that need no recovery -----------------------------------------------
+
+    async def _know_the_others(self, numbers: Sequence[int], uuids: Sequence[bytes]) -> None:
+        """Sealed and durable ones: by their index files; where there is none, it is made again."""
+        chronicle, before = None, 0
+        for number in numbers:
+            head = self._indexes.get(number)
+            if head is None:
+                chronicle, before = await self._read_sealed(number, uuids, chronicle, before)
+                continue
+            self._opened.segments.append(
+                Segment(
+                    number,
+                    head.uuid,
+                    head.first,
+                    head.first + head.count - 1,
+                    head.covered,
+                    rewritten=head.rewritten,
+                )
+            )
+            self._reaches.append(head.reaches)
+            chronicle, before = head.chronicle, head.covered
+
+    async def _read_sealed(
+        self, number: int, uuids: Sequence[bytes], chronicle: Chronicle | None, before: int
+    ) -> tuple[Chronicle, int]:
+        each = await self._tail(number, uuids)
+        known = number == 1 or chronicle is not None
+        recovery = Recovery(
+            EVERYTHING, Chronicle(each.uuid) if chronicle is None else chronicle.copy(), known
+        )
+        await self._scan(recovery, each, before)
+        column = recovery.column
+        following = self._indexes.get(number + 1)
+        if following is not None and following.first > column.last + 1:
+            recovery.lose_until(following.first - 1, number)
+        recovery.finish()
+        segment = Segment(number, each.uuid, column.first, column.last, each.end, column=column)
+        segment.rewritten = recovery.rewritten
+        self._opened.segments.append(segment)
+        self._opened.unindexed.append((segment, recovery.chronicle.copy()))
+        self._opened.records += recovery.records
+        self._opened.damages += recovery.damages
+        self._opened.holes += [hole for hole in recovery.holes if hole.last]
+        self._reaches.append(column.reaches)
+        return recovery.chronicle, each.end
+
+    async def _load_open(self) -> None:
+        """The last segment goes on, so its index has to be in memory; it may have been sealed."""
+        segment = self._opened.segments[-1]
+        if segment.column is None:
+            head = self._indexes[segment.number]
+            places = await read_places(self._disk, head)
+            segment.column = Column(head.first, places, dict(head.reaches))
+
+    def _finish(self, recovery: Recovery) -> None:
+        opened = self._opened
+        opened.segments.sort(key=lambda segment: segment.number)
+        by_number = {segment.number: segment for segment in opened.segments}
+        floor = max(recovery.chronicle.floor, opened.segments[0].first)
+        for reaches in self._reaches:
+            for older, reach in reaches.items():
+                if older in by_number:
+                    by_number[older].reach = max(by_number[older].reach, reach)
+                else:
+                    floor = max(floor, reach + 1)
+        for segment in opened.segments:
+            if segment.column is not None:
+                segment.last = segment.column.last
+                segment.reach = max(segment.reach, segment.last)
+            if segment.rewritten:
+                floor = max(floor, segment.reach + 1)
+        recovery.chronicle.floor = floor
+
+    def _tell(self, file: str, offset: int, length: int, what: str, mended: bool = False) -> None:
+        self._opened.damages.append(Damage(file, offset, length, what, mended=mended))
+
+
+def opening_in(raw: bytes, number: int) -> Opening | None:
+    """The SEGMENT record at the beginning of a file; it proves itself."""
+    record = decode(raw, 0, 0, None)
+    if record is None or record.kind != RecordKind.SEGMENT:
+        return None
+    try:
+        opening = Opening.decode(record)
+    except Corrupt:
+        return None
+    whole = decode(raw, 0, 0, seed_of(opening.uuid, number)) is not None
+    return opening if whole and opening.segment == number else None
