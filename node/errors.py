@@ -91,6 +91,17 @@ class Corrupt(DuckrowError):
     code = "corrupt"
 
 
+class Damaged(Corrupt):
+    """Raised when entries that should be there cannot be read; what follows `last` perhaps can."""
+
+    def __init__(self, topic: str, partition: int, first: int, last: int, why: str) -> None:
+        super().__init__(
+            f"entries {first:,} to {last:,} of partition {partition} of topic {topic!r} cannot be "
+            f"read: {why}; to go on without them, pull after {last}"
+        )
+        self.topic, self.partition, self.first, self.last = topic, partition, first, last
+
+
 class DiskFailed(Exception):
     """A write or fsync failed for another reason than a full disk.
 

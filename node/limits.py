@@ -14,6 +14,7 @@ FRAME_BYTES_MAX = 8 * MIB  # a batch, its head, and room for what a later versio
 HELLO_BYTES_MAX = 1 * KIB  # a stranger may make us hold this much
 HELLO_SECONDS_MAX = 5.0  # and for this long
 FRAME_BYTES_PER_SECOND_MIN = 1 * KIB  # a frame once begun has to come at least this fast
+FRAME_SECONDS_GRACE = 5.0  # and may begin with a pause: TCP sends again after up to some seconds
 HEAD_BYTES_MAX = 65_535  # its length is a u16
 HEAD_DEPTH_MAX = 8  # heads are flat; a policy or a view nests a few levels
 NUMBER_LIMIT = 1 << 63  # every whole number of a head is below it: it fits i64 everywhere

@@ -16,12 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from .errors import Corrupt
-from .numberfile import BLOCK_ROWS, COUNT_BITS, ROW_BYTES, NumberFile, Row, decode_rows
-
-# Offsets of the fields that rows are found by.
-FIRST: Final = 0
-TIME: Final = 16
-POSITION: Final = 24
+from .numberfile import (
+    BLOCK_ROWS,
+    COUNT_BITS,
+    FIRST,
+    POSITION,
+    ROW_BYTES,
+    NumberFile,
+    Row,
+    column,
+    decode_rows,
+    read_field,
+)
 
 LEAD_BITS: Final = 32
 LEAD_MASK: Final = (1 << LEAD_BITS) - 1
@@ -46,15 +52,17 @@ class Tail:
         return len(self.rows) // ROW_BYTES
 
     def field(self, row: int, offset: int) -> int:
-        at = row * ROW_BYTES + offset
-        return int.from_bytes(self.rows[at : at + 8], "little")
+        return read_field(self.rows, row, offset)
+
+    def lower_bound(self, offset: int, target: int) -> int:
+        return bisect_left(column(self.rows, offset), target)
 
     def decode(self, start: int, stop: int) -> list[Row]:
         return decode_rows(self.rows, start, stop)
 
 
 class FileRows(NamedTuple):
-    """The rows of one partition in a file."""
+    """The rows of one partition in a file.  Whatever touches a damaged block raises Corrupt."""
 
     file: NumberFile
     start: int
@@ -62,6 +70,10 @@ class FileRows(NamedTuple):
 
     def field(self, row: int, offset: int) -> int:
         return self.file.field(row, offset)
+
+    def lower_bound(self, offset: int, target: int) -> int:
+        """The first row whose field is at least `target`, or `stop`."""
+        return self.file.lower_bound(self.start, self.stop, offset, target)
 
     def decode(self, start: int, stop: int) -> list[Row]:
         return self.file.decode(start, stop)
@@ -111,6 +123,17 @@ class Chain:
                     return row
             return None
 
+    def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The stretches of numbers between `first` and `last`, both included, that no piece has."""
+        number = first
+        for index in range(len(self)):
+            begin, end = self._begin(index, FIRST), self._end(index)
+            if number < begin <= last:
+                yield number, begin - 1
+            number = max(number, end + 1)
+        if number <= last:
+            yield number, last
+
     def readable(self, number: int) -> Iterator[Row]:
         """Every row that ends at or after `number`, passing over what is damaged or missing.
 
@@ -146,6 +169,13 @@ class Chain:
         piece = self[index]
         return piece.field(piece.start, offset)
 
+    def _end(self, index: int) -> int:
+        """The last number of a piece."""
+        if index >= self._in_files:
+            return self._tails[index - self._in_files].next - 1
+        lead = self._leads[2 * index + 1]
+        return self._files[lead >> LEAD_BITS].lasts[lead & LEAD_MASK]
+
     def _holding(self, number: int) -> int:
         """The last piece that begins at or before `number`; -1 if none does."""
         last = len(self) - 1
@@ -159,7 +189,7 @@ class Chain:
         if index < 0:
             return []
         piece = self[index]
-        row = bisect(piece, FIRST, number + 1) - 1
+        row = piece.lower_bound(FIRST, number + 1) - 1
         found = piece.decode(row, min(piece.stop, row + limit))
         if found[0].last < number:
             return []
@@ -185,7 +215,7 @@ class Chain:
         # The last piece that begins below the target may hold it; else the next begins with it.
         if index:
             piece = self[index - 1]
-            row = bisect(piece, field, target)
+            row = piece.lower_bound(field, target)
             if row < piece.stop:
                 return piece.decode(row, row + 1)[0]
         if index < len(self):
@@ -200,19 +230,3 @@ def _decode_alone(piece: Piece, start: int, stop: int) -> list[Row]:
         return piece.decode(start, stop)
     except Corrupt:
         return []
-
-
-def bisect(piece: Piece, offset: int, target: int) -> int:
-    """The first row of a piece whose field is at least `target`, or `stop`.
-
-    Raises:
-        Corrupt: on the way it came to a damaged block.
-    """
-    low, high = piece.start, piece.stop
-    while low < high:
-        middle = (low + high) // 2
-        if piece.field(middle, offset) < target:
-            low = middle + 1
-        else:
-            high = middle
-    return low

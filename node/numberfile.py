@@ -34,6 +34,10 @@ from .limits import PARTITIONS_MAX
 
 ROW: Final = struct.Struct("<QQqQ")
 ROW_BYTES: Final = ROW.size
+# Offsets of the fields that rows are found by.
+FIRST: Final = 0
+TIME: Final = 16
+POSITION: Final = 24
 COUNT_BITS: Final = 24
 COUNT_MASK: Final = (1 << COUNT_BITS) - 1
 BLOCK_ROWS: Final = 2_048
@@ -115,6 +119,16 @@ def decode_rows(rows: Buffer, start: int, stop: int) -> list[Row]:
     ]
 
 
+def read_field(rows: Buffer, row: int, offset: int) -> int:
+    value: int = _FIELD.unpack_from(rows, row * ROW_BYTES + offset)[0]
+    return value
+
+
+def column(rows: Buffer, offset: int) -> memoryview[int]:
+    """One field of all rows; a look into the buffer, which cannot grow while it is held."""
+    return memoryview(rows).cast("Q")[offset // 8 :: ROW_BYTES // 8]
+
+
 def encode(
     cover: Cover, store: bytes, runs: Sequence[Run], strays: Sequence[Stray]
 ) -> Iterator[bytes]:
@@ -125,7 +139,7 @@ def encode(
     for key, data, length, size in runs:
         assert length > 0, "a partition without rows has no run"
         last = decode_row(data, length - 1)
-        entry = (key, _FIELD.unpack_from(data)[0], last.last, rows, size)
+        entry = (key, read_field(data, 0, FIRST), last.last, rows, size)
         for column, value in zip(columns, entry, strict=True):
             column.append(value)
         rows += length
@@ -157,10 +171,10 @@ class NumberFile:
     """
 
     __slots__ = (
-        "_data",
         "_sound",
         "_sums",
         "cover",
+        "data",
         "firsts",
         "keys",
         "lasts",
@@ -198,7 +212,7 @@ class NumberFile:
             columns.append(view[at : at + width])
             at += width
         numbered = [column.cast("Q") for column in columns[:-1]]
-        self._data = view
+        self.data = view  # the whole file
         self._sums = columns[-1].cast("I")
         self._sound = bytearray(blocks)
         self.cover = Cover(segment, after, upto, sealed)
@@ -223,8 +237,21 @@ class NumberFile:
         """Eight bytes of a row.  Raises Corrupt when its block is damaged."""
         if not self._sound[row // BLOCK_ROWS]:
             self._check(row // BLOCK_ROWS)
-        value: int = _FIELD.unpack_from(self._data, row * ROW_BYTES + offset)[0]
-        return value
+        return read_field(self.data, row, offset)
+
+    def lower_bound(self, start: int, stop: int, offset: int, target: int) -> int:
+        """The first of rows start <= row < stop whose field is at least `target`, or `stop`.
+
+        First by blocks, so that every block it looks into is a checked one.  Raises Corrupt.
+        """
+        blocks = range(start // BLOCK_ROWS + 1, (stop - 1) // BLOCK_ROWS + 1)
+        later = bisect_left(blocks, target, key=lambda b: self.field(b * BLOCK_ROWS, offset))
+        block = start // BLOCK_ROWS + later
+        if not self._sound[block]:
+            self._check(block)
+        start, stop = max(start, block * BLOCK_ROWS), min(stop, (block + 1) * BLOCK_ROWS)
+        rows = self.data[start * ROW_BYTES : stop * ROW_BYTES]
+        return start + bisect_left(column(rows, offset), target)
 
     def decode(self, start: int, stop: int) -> list[Row]:
         """Rows start <= row < stop.  Raises Corrupt when one of their blocks is damaged."""
@@ -232,17 +259,15 @@ class NumberFile:
             for block in range(start // BLOCK_ROWS, (stop - 1) // BLOCK_ROWS + 1):
                 if not self._sound[block]:
                     self._check(block)
-        return decode_rows(self._data, start, stop)
+        return decode_rows(self.data, start, stop)
 
     def run(self, index: int) -> Buffer:
         """The rows of the partition at `index`, as they lie in the file; not checked."""
         start, stop = self.span(index)
-        return self._data[start * ROW_BYTES : stop * ROW_BYTES]
+        return self.data[start * ROW_BYTES : stop * ROW_BYTES]
 
     def _check(self, block: int) -> None:
-        rows = self._data[
-            block * BLOCK_BYTES : min((block + 1) * BLOCK_ROWS, self.rows) * ROW_BYTES
-        ]
+        rows = self.data[block * BLOCK_BYTES : min((block + 1) * BLOCK_ROWS, self.rows) * ROW_BYTES]
         if crc32c(rows) != self._sums[block]:
             start = block * BLOCK_ROWS
             raise Corrupt(

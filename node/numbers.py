@@ -28,11 +28,14 @@ from typing import Final
 
 from .effects import Appended, Deleted, Effect, Pruned
 from .errors import Corrupt
-from .numberchain import FIRST, LEAD_BITS, LEAD_MASK, POSITION, TIME, Chain, FileRows, Tail, bisect
+from .numberchain import LEAD_BITS, LEAD_MASK, Chain, Tail
 from .numberfile import (
     COUNT_BITS,
+    FIRST,
     PARTITION_BITS,
+    POSITION,
     ROW,
+    TIME,
     Cover,
     NumberFile,
     Row,
@@ -45,6 +48,7 @@ from .numberfile import (
 from .places import SEGMENT_SHIFT, segment_of
 from .upkeep import Usage
 
+Noted = tuple[int, int, Iterable[Effect], Mapping[int, int]]  # the arguments of `Numbers.note`
 INSTALLED_AT_ONCE: Final = 512  # partitions, between two looks at the loop
 PLACES_AT_ONCE: Final = 4_096
 _ENDLESS: Final = 1 << 62
@@ -267,6 +271,17 @@ class Numbers:
                     break
                 self.prune(topic_id, partition, first)
 
+    def gaps(
+        self, spans: Iterable[tuple[int, int, int, int]]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Numbers that should be known and are not, of spans (topic id, partition, first, last).
+
+        Looks at every lead: for a restart that found files missing.
+        """
+        for topic_id, partition, first, last in spans:
+            for start, stop in self._chain(topic_id, partition).gaps(first, last):
+                yield topic_id, partition, start, stop
+
     # Lookups
 
     def rows(self, topic_id: int, partition: int, number: int, limit: int) -> list[Row]:
@@ -395,7 +410,7 @@ class Numbers:
             first = self._firsts.get(key, 1)
             if file and key in self._leads and file.lasts[index] >= first:
                 start, stop = file.span(index)
-                start = max(start, bisect(FileRows(file, start, stop), FIRST, first + 1) - 1)
+                start = max(start, file.lower_bound(start, stop, FIRST, first + 1) - 1)
                 for at in range(start, stop, PLACES_AT_ONCE):
                     yield file.decode(at, min(stop, at + PLACES_AT_ONCE))
         here = [
@@ -451,6 +466,18 @@ def older(position: int, effects: Iterable[Effect]) -> list[int]:
     """Positions of items before this one whose bodies got their numbers in it."""
     bodies = (effect.position for effect in effects if isinstance(effect, Appended))
     return sorted(dict.fromkeys(each for each in bodies if each != position))
+
+
+def rebuilt(store: bytes, cover: Cover, items: Iterable[Noted]) -> NumberFile:
+    """The lost file of a sealed segment, from what its items did when they were applied again."""
+    numbers = Numbers(store)
+    numbers.covered = cover.after
+    for item in items:
+        numbers.note(*item)
+    assert numbers.covered == cover.upto, f"the items end at {numbers.covered}, not {cover.upto}"
+    (growing,) = numbers._growing
+    growing.upto = cover.upto
+    return NumberFile(b"".join(numbers.pieces()))
 
 
 def restored(chunks: Iterable[tuple[str, bytes]]) -> list[NumberFile]:

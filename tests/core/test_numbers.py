@@ -380,7 +380,7 @@ def test_of_a_damaged_block_alone_the_rows_are_lost(block: int) -> None:
 
 
 def _bytes_of(file: NumberFile) -> list[bytes]:
-    return [bytes(file._data)]
+    return [bytes(file.data)]
 
 
 @settings(max_examples=300)

@@ -1,0 +1,129 @@
+"""The folder with the files of the index: one for each sealed segment, written aside and renamed.
+
+A file is written when its last item is durable in the row store, so that it never speaks of an item
+that a power loss can take back.  What no file holds is in the snapshots (`Numbers.capture`).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+
+import trio
+
+from .env import Disk
+from .errors import Corrupt, DiskFailed
+from .numberfile import NumberFile
+from .numbers import Numbers
+
+_SUFFIX = ".numbers"
+_ASIDE = "writing"
+
+
+class NumberFolder:
+    """One writer: the task of the keeper that looks after the index."""
+
+    def __init__(self, folder: Disk) -> None:
+        self._folder = folder
+        self.refused: list[str] = []  # what `load` passed over, and why
+
+    async def load(self, store: bytes, end: int) -> list[NumberFile]:
+        """The whole files of this store whose row ends at position `end`; the others are told.
+
+        A damaged file stays where it is until it is written again; one that belongs to another
+        store, or to a part of the row that is no more, could be believed later, and goes.
+        """
+        files: list[NumberFile] = []
+        for name in await self._folder.names():
+            if not name.endswith(_SUFFIX):
+                continue
+            try:
+                file = await self._map(name)
+            except (Corrupt, OSError) as error:
+                self.refused.append(f"{name}: {error}")
+                continue
+            why = _stranger(file, name, store, end)
+            if why:
+                self.refused.append(f"{name}: {why}")
+                await self._folder.unlink(name)
+            else:
+                files.append(file)
+        return files
+
+    async def keep(self, files: Iterable[NumberFile]) -> bool:
+        """Writes sealed ones that a snapshot had and the folder has not.  False: the disk is full."""
+        names = dict.fromkeys(await self._folder.names())
+        for file in files:
+            name = _name(file.cover.segment)
+            if file.cover.sealed and name not in names and not await self._write(name, [file.data]):
+                return False
+        return True
+
+    async def write(self, numbers: Numbers) -> bool:
+        """Writes and installs the segment that waits.  False: the disk is full, nothing changed.
+
+        Raises:
+            DiskFailed: for any other error.
+        """
+        cover = numbers.waiting()
+        assert cover is not None, "nothing waits"
+        if not await self._write(_name(cover.segment), numbers.pieces()):
+            return False
+        for _ in numbers.install(await self._map(_name(cover.segment))):
+            await trio.lowlevel.checkpoint()
+        return True
+
+    async def drop(self, numbers: Numbers, segment: int) -> None:
+        """After the store has dropped the segment."""
+        numbers.drop(segment)
+        if await self._folder.exists(_name(segment)):
+            await self._folder.unlink(_name(segment))
+
+    async def _map(self, name: str) -> NumberFile:
+        file = await self._folder.open(name)
+        try:
+            if not file.size:
+                raise Corrupt("it is empty")
+            return NumberFile(file.map())
+        finally:
+            file.close()
+
+    async def _write(self, name: str, pieces: Iterable[bytes | memoryview]) -> bool:
+        folder = self._folder
+        try:
+            file = await folder.open(_ASIDE, create=True)
+            try:
+                file.truncate(0)
+                offset = 0
+                for piece in pieces:
+                    file.write(offset, [piece])
+                    offset += len(piece)
+                    await trio.lowlevel.checkpoint()
+                await file.sync()
+            finally:
+                file.close()
+            await folder.rename(_ASIDE, name)
+            await folder.sync_names()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise DiskFailed(f"writing the index file {name}: {error}") from error
+            if await folder.exists(_ASIDE):
+                await folder.unlink(_ASIDE)
+            return False
+        return True
+
+
+def _stranger(file: NumberFile, name: str, store: bytes, end: int) -> str:
+    """Why a whole file is not one of this row; empty if it is."""
+    cover = file.cover
+    if file.store != store:
+        return f"it belongs to store {file.store.hex()}, and this is {store.hex()}"
+    if name != _name(cover.segment) or not cover.sealed:
+        return f"it speaks of segment {cover.segment}"
+    if cover.upto > end:
+        return f"it speaks of items up to {cover.upto}, and the row ends at {end}"
+    return ""
+
+
+def _name(segment: int) -> str:
+    return f"{segment:08d}{_SUFFIX}"

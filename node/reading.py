@@ -1,0 +1,229 @@
+"""Pulls: the entries of a topic from a number on, waiting for them where there are none.
+
+    ask ──► cursor ──► plan ──► bodies: cache, else store ──► batches, and where to go on
+              ▲                                                  │ nothing there, and time left
+              └────────────── woken ◄── parked ◄─────────────────┘
+
+Between finding nothing and parking there is no checkpoint, so nothing is missed.  Between planning
+and reading there is one: pruned meanwhile, a place may be gone, and then it is planned again.  What
+was read by then is given first; what was pruned and what is damaged shows in the next pull, at its
+beginning, so that the reader always knows where.
+
+Nothing is kept of a reader between its pulls, and what a pull costs does not depend on how much
+there is before, after or around what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NoReturn, Protocol
+
+import attrs
+import trio
+
+from . import cursors
+from .cache import Cache
+from .commands import Command, Head, Kind, decode_head
+from .cursors import After, Cursor, Spans
+from .env import Buffer
+from .errors import Conflict, Corrupt, Damaged, LimitExceeded, NotFound, Refused
+from .limits import MIB, PULL_BYTES_MAX
+from .numbers import Numbers
+from .places import command_of, record_of
+from .plans import Want, plan
+from .pulled import Basket, Pulled
+from .state import State
+from .values import Topic, position_of
+from .waiters import ALL, Waiters
+
+PULL_ENTRIES: Final = 1_000
+PULL_BYTES: Final = 1 * MIB
+_ENTRIES, _CODEC = 1, 2  # in `extra` of PRODUCE and STAGE alike
+_BATCHES_A_TURN: Final = 64  # then other tasks get one
+
+
+class StoredBundle(Protocol):
+    @property
+    def commands(self) -> Sequence[Command]: ...
+
+
+class StoredHeads(Protocol):
+    @property
+    def bundle(self) -> StoredBundle: ...
+
+
+class Bodies(Protocol):
+    """What a reader needs of the row store."""
+
+    async def read_heads(self, place: int) -> StoredHeads:
+        """
+        Raises:
+            NotFound: the segment was dropped.
+            Corrupt: it is damaged there.
+        """
+        ...
+
+    async def read_body(self, place: int) -> Buffer:
+        """
+        Raises:
+            NotFound: the segment was dropped, or rewritten without this body.
+            Corrupt: it is damaged there.
+        """
+        ...
+
+
+@attrs.frozen
+class Pull:
+    """What is asked for."""
+
+    topic: str
+    after: After = 0
+    partition: int | None = None  # None: all, in the order of the row
+    topic_id: int = 0  # of the topic that is meant; 0: any
+    limit: int = PULL_ENTRIES
+    max_bytes: int = PULL_BYTES  # of bodies; a first batch that is larger and compressed is given
+    wait: float = 0.0  # seconds, if there is nothing
+
+    def __attrs_post_init__(self) -> None:
+        if self.limit < 1 or self.max_bytes < 1:
+            raise Refused(f"a pull of {self.limit} entries in {self.max_bytes} bytes gets nothing")
+        if self.max_bytes > PULL_BYTES_MAX:
+            raise LimitExceeded("max_bytes of a pull", self.max_bytes, PULL_BYTES_MAX)
+        if self.partition is not None and self.partition < 0:
+            raise Refused(f"partition {self.partition}: they are counted from 0")
+        cursors.check(self.after)
+
+
+class Reader:
+    """Serves the pulls of a node."""
+
+    def __init__(
+        self, state: State, numbers: Numbers, cache: Cache, store: Bodies, waiters: Waiters
+    ) -> None:
+        self._state, self._numbers, self._cache = state, numbers, cache
+        self._store, self._waiters = store, waiters
+
+    async def pull(self, ask: Pull) -> Pulled:
+        """
+        Raises:
+            Conflict: the topic is not, or no longer, the one that was meant.
+            NotFound: it has no such partition.
+            Refused: `after` cannot mean anything in this topic.
+            Damaged: the next entries cannot be read; names them.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        deadline = trio.current_time() + ask.wait
+        after, topic_id = ask.after, ask.topic_id
+        while True:
+            topic = self._topic(ask.topic, topic_id)
+            if topic is None:
+                after = cursors.without_topic(after)
+                pulled = Pulled(0, [], 0, after, {})
+            else:
+                topic_id = topic.id
+                after = cursors.resolve(
+                    after, self._numbers, topic_id, self._spans(topic, ask.partition)
+                )
+                try:
+                    pulled = await self._gather(ask, topic_id, after)
+                except _PrunedError:
+                    continue
+            if pulled.batches or trio.current_time() >= deadline:
+                return pulled
+            with trio.move_on_at(deadline):
+                await self._waiters.wait(ask.topic, ALL if ask.partition is None else ask.partition)
+
+    def _topic(self, name: str, meant: int) -> Topic | None:
+        """None: it is still to come."""
+        topic = self._state.topic(name)
+        if not meant or (topic is not None and topic.id == meant):
+            return topic
+        if position_of(meant) > self._state.position:
+            return None  # this node has not come so far yet
+        now = "there is none now" if topic is None else f"the topic of that name is {topic.id} now"
+        raise Conflict(f"topic {name!r} of id {meant} was deleted, and {now}")
+
+    def _spans(self, topic: Topic, partition: int | None) -> Spans:
+        count = topic.policy.partitions
+        if partition is not None and partition >= count:
+            raise NotFound(f"topic {topic.name!r} has partitions 0 to {count - 1}, not {partition}")
+        wanted = range(count) if partition is None else (partition,)
+        return {p: self._state.partition(topic.id, p)[:2] for p in wanted}
+
+    async def _gather(self, ask: Pull, topic_id: int, cursor: Cursor) -> Pulled:
+        """Comes to no checkpoint if it finds nothing."""
+        basket = Basket(ask.limit, ask.max_bytes, cursor)
+        missing, spans, wants = self._next(ask, topic_id, basket)
+        pulled = Pulled(topic_id, basket.batches, missing, basket.cursor, spans)
+        while wants:
+            for want in wants:
+                try:
+                    head, body = await self._fetch(ask.topic, want)
+                except (NotFound, Corrupt) as error:
+                    if not basket.batches:
+                        self._explain(ask.topic, topic_id, want, error)
+                    return pulled
+                basket.put(want, head.pid, head.extra[_CODEC], body)
+                if basket.full:
+                    return pulled
+                if not len(basket.batches) % _BATCHES_A_TURN:
+                    await trio.lowlevel.checkpoint()
+            skipped, _, wants = self._next(ask, topic_id, basket)
+            if skipped:
+                break
+        return pulled
+
+    def _next(self, ask: Pull, topic_id: int, basket: Basket) -> tuple[int, Spans, list[Want]]:
+        """Entries that were pruned before the next ones, what there is, and the next batches."""
+        topic = self._state.topic_of(topic_id)
+        if topic is None:
+            return 0, {}, []
+        numbers = self._numbers
+        spans = self._spans(topic, ask.partition)
+        starts, missing = cursors.starts(basket.cursor, numbers, topic_id, spans)
+        if missing and basket.batches:
+            return missing, spans, []
+        wants, hole = plan(numbers, topic_id, spans, starts, basket.entries_left)
+        # While an item is being applied, the index may not know yet what the state does.
+        if not wants and not basket.batches and hole and numbers.covered >= self._state.position:
+            raise Damaged(ask.topic, *hole, "the index has lost them")
+        basket.done.update((partition, start - 1) for partition, start in starts.items())
+        return missing, spans, wants
+
+    async def _fetch(self, topic: str, want: Want) -> tuple[Head, Buffer]:
+        place = want.row.place
+        found = self._cache.get(place)
+        if found is None:
+            found = await self._fetch_stored(place)
+        head, body = found
+        # Wrong entries would be worse than none.
+        if (
+            head.kind not in (Kind.PRODUCE, Kind.STAGE)
+            or (head.topic, head.partition) != (topic, want.partition)
+            or head.extra[_ENTRIES] != want.row.count
+        ):
+            raise Corrupt(f"place {place:x} holds another batch than the index says")
+        return head, body
+
+    async def _fetch_stored(self, place: int) -> tuple[Head, Buffer]:
+        head = self._cache.head(place)
+        if head is None:
+            commands = (await self._store.read_heads(place)).bundle.commands
+            self._cache.put_heads(record_of(place), commands)
+            head = decode_head(commands[command_of(place)].head)
+        return head, await self._store.read_body(place)
+
+    def _explain(self, topic: str, topic_id: int, want: Want, error: Exception) -> NoReturn:
+        """
+        Raises:
+            _PrunedError: it is no wonder that it cannot be read.
+            Damaged: it should be there.
+        """
+        exists = self._state.topic_of(topic_id) is not None
+        if exists and self._state.partition(topic_id, want.partition).first < want.stop:
+            raise Damaged(topic, want.partition, want.start, want.row.last, str(error)) from error
+        raise _PrunedError from error
+
+
+class _PrunedError(Exception):
+    """Raised when a batch went away between planning and reading."""
