@@ -13,7 +13,11 @@ SOURCES = sorted(p for folder in [*FOLDERS, "tests"] for p in (ROOT / folder).rg
 
 # Shells may know trio or the machine.  Everything else in node/ is a core: values in, values out.
 SHELLS = {
+    "node/numberfolder.py": {"trio"},
+    "node/reading.py": {"trio"},
+    "node/waiters.py": {"trio"},
     "node/env.py": {"trio"},  # the seams name trio's stream type
+    **dict.fromkeys((f"node/{shell}.py" for shell in SHELLS_IN_NODE), {"trio"}),
     "node/realio.py": {"trio", "os", "socket", "time", "mmap", "fcntl"},
 }
 MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "logging"}
