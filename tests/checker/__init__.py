@@ -1,0 +1,51 @@
+"""The checker of histories: what clients did and saw, against what duckrow promises.
+
+One for all worlds: simulation, real processes, soaks and benchmarks record a `History`, and
+`check` says what is wrong with it.  Elle's search for cycles is not needed: numbers have no gaps
+and values are unique, so the order of a topic partition is a line that every acknowledgement and
+every read reveals, and each anomaly is a comparison with that line, in O(n log n).
+
+An outcome is `ok`, `fail` (certainly not done) or `info` (unknown: it may appear or not).
+
+| anomaly | what it means |
+|---|---|
+| divergent | one number, two values |
+| duplicate | one value, two numbers |
+| torn-batch | a batch that is not there as a whole, one number after the other |
+| number-too-high | more numbers than values that were ever produced: a gap or a duplicate |
+| lost | acknowledged, and in the end neither there nor pruned |
+| lost-observed | read, and in the end neither there nor pruned |
+| phantom | read, never produced |
+| refused-yet-read | refused, and read |
+| future-read | read before it was produced |
+| poll-skip | a pull jumped over numbers |
+| poll-nonmonotonic | a pull went back, or gave a number twice |
+| wrong-missing | a pull misstated how many entries were pruned before its first one |
+| stale-read | a pull did not show what it had to show at least |
+| producer-reorder | a lane's batches are numbered in another order than their seqs |
+| realtime-reorder | produced after another was acknowledged, numbered before it |
+| not-converged | nodes, or one node before and after a restart, hold different entries in the end |
+| prune-hole | retained numbers are not one range |
+| early-prune | an entry is gone that no policy and no prune command allowed to go |
+| first-went-back | on one node, a pruned entry is there again |
+| overfull | a policy's bound is exceeded in the end |
+| stuck-pull | a pull did not return although there was something, in calm times |
+| late-wakeup | a pull returned late, in calm times |
+| stuck-produce | a produce was not answered, in calm times |
+"""
+
+from .history import Configured, Content, History, Loss, Policy, Produce, Prune, Pull, Report
+from .line import check
+
+__all__ = [
+    "Configured",
+    "Content",
+    "History",
+    "Loss",
+    "Policy",
+    "Produce",
+    "Prune",
+    "Pull",
+    "Report",
+    "check",
+]

@@ -1,0 +1,75 @@
+"""Waiting: in calm times nobody waits for what is there already."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import inf
+from typing import TYPE_CHECKING
+
+from .history import FAIL, OK, History, Produce, Pull, Report
+
+if TYPE_CHECKING:
+    from .line import Line
+
+
+def check(line: Line, history: History, report: Report) -> None:
+    if not history.calm:
+        return
+    there = _There(line)
+    for pull in line.pulls:
+        calm_end = _calm_end(history, pull.began)
+        if calm_end is not None and pull.outcome != FAIL:
+            _check_pull(line, pull, there, calm_end, history.wake_bound, report)
+    for produce in line.produces:
+        calm_end = _calm_end(history, produce.began)
+        if calm_end is not None and not produce.may_wait:
+            _check_produce(line, produce, calm_end, history.produce_bound, report)
+
+
+class _There:
+    """From when on there was something beyond a number, for certain."""
+
+    def __init__(self, line: Line) -> None:
+        acks = sorted(
+            (produce.first + len(produce.values) - 1, produce.ended)
+            for produce in line.produces
+            if produce.outcome == OK
+        )
+        self._numbers = [number for number, _ in acks]
+        self._since = [ended for _, ended in acks]
+        for index in range(len(acks) - 2, -1, -1):
+            self._since[index] = min(self._since[index], self._since[index + 1])
+
+    def after(self, number: int) -> float:
+        index = bisect_right(self._numbers, number)
+        return self._since[index] if index < len(self._since) else inf
+
+
+def _calm_end(history: History, began: float) -> float | None:
+    for start, end in history.calm:
+        if start <= began < end:
+            return end
+    return None
+
+
+def _check_pull(
+    line: Line, pull: Pull, there: _There, calm_end: float, bound: float, report: Report
+) -> None:
+    due = max(there.after(pull.after), pull.began) + bound
+    answered = pull.outcome == OK and pull.ended < inf
+    if due >= min(pull.ended, calm_end):
+        return  # in time, or it was not calm long enough to tell
+    text = f"{line.name}: {pull.process} after {pull.after}, due at {due:.6f}, "
+    if not answered or not (pull.numbers or pull.missing):
+        report.add("stuck-pull", text + "and it came back with nothing")
+    else:
+        report.add("late-wakeup", text + f"and it came back at {pull.ended:.6f}")
+
+
+def _check_produce(
+    line: Line, produce: Produce, calm_end: float, bound: float, report: Report
+) -> None:
+    due = produce.began + bound
+    if due < min(produce.ended, calm_end):
+        text = f"{line.name}: {produce.process} seq {produce.seq}, due at {due:.6f}"
+        report.add("stuck-produce", text)

@@ -1,0 +1,179 @@
+"""Pruning: entries go only from the low end, only when something allowed it, and stay gone.
+
+What may go is bounded from above, so that nothing is reported that could be right: policies act
+from the start of the command that set them to the end of the one that replaced them, and entries
+with unknown numbers count as if they had come.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from math import inf
+from typing import TYPE_CHECKING
+
+from .history import FAIL, INFO, OK, History, Policy, Report
+
+if TYPE_CHECKING:
+    from .line import Line
+
+
+def check(line: Line, history: History, report: Report) -> None:
+    seen = _Seen(line, history)
+    allowed = _Allowed(line, history)
+    for time, first, who in seen.firsts:
+        if not allowed.gone_by(first - 1, time):
+            text = f"{line.name}: {first - 1} was gone at {min(time, history.ended):.6f} ({who})"
+            report.add("early-prune", text)
+    seen.check_going_back(report)
+    for policy in allowed.in_force_at_the_end():
+        for node, content in line.finals.items():
+            count, size = len(content.values), allowed.bytes_from(content.first)
+            text = f"{line.name}: {node} holds {count} entries, {size} bytes; policy: {policy}"
+            if (policy.max_entries is not None and count > policy.max_entries) or (
+                policy.max_bytes is not None and size > policy.max_bytes
+            ):
+                report.add("overfull", text)
+
+
+class _Seen:
+    """Moments at which a partition was seen to begin at a number above 1."""
+
+    def __init__(self, line: Line, history: History) -> None:
+        self._line, self._history = line, history
+        self.firsts: list[tuple[float, int, str]] = []  # when, first, by whom
+        self._floors: dict[str, list[tuple[float, int]]] = {}  # by node: from then on, at least
+        self._shown: dict[str, list[tuple[float, int]]] = {}  # by node: not before then, this one
+        for pull in line.pulls:
+            if pull.outcome != OK:
+                continue
+            first = pull.numbers[0] if pull.numbers else pull.after + 1 + pull.missing
+            if pull.missing > 0:
+                self.firsts.append((pull.ended, first, f"pull by {pull.process}"))
+                self._floors.setdefault(pull.node, []).append((pull.ended, first))
+            if pull.numbers:
+                self._shown.setdefault(pull.node, []).append((pull.began, first))
+        for node, content in line.finals.items():
+            if content.first > 1:
+                self.firsts.append((inf, content.first, f"{node} in the end"))
+            if content.values:
+                self._shown.setdefault(node, []).append((inf, content.first))
+
+    def check_going_back(self, report: Report) -> None:
+        for node, shown in self._shown.items():
+            floors = sorted(self._floors.get(node, []))
+            times = [time for time, _ in floors]
+            highest, top = [], 0
+            for _, first in floors:
+                top = max(top, first)
+                highest.append(top)
+            for began, first in shown:
+                before = bisect_left(times, began) - 1
+                if before >= 0 and first < highest[before] and not self._forgotten(times[before]):
+                    text = f"{self._line.name}: {node} showed {first} after it began at "
+                    report.add("first-went-back", text + str(highest[before]))
+
+    def _forgotten(self, time: float) -> bool:
+        return any(loss.since < time <= loss.at for loss in self._history.losses)
+
+
+class _Allowed:
+    """Which entries may be gone at a moment."""
+
+    def __init__(self, line: Line, history: History) -> None:
+        self._line, self._history = line, history
+        self._prunes = [
+            (prune.began, prune.number)
+            for prune in history.prunes
+            if prune.key == line.key and prune.outcome != FAIL
+        ]
+        mine = sorted(
+            (one for one in history.configured if one.topic == line.key[0]),
+            key=lambda one: one.began,
+        )
+        self._policies = [  # from when, until when at the latest, what
+            (one.began, mine[index + 1].ended if index + 1 < len(mine) else inf, one.policy)
+            for index, one in enumerate(mine)
+        ]
+        self._starts: list[float] = []  # when produces began, ascending
+        self._lasts: list[int] = []  # the highest number of all that began until then
+        self._spare: list[int] = []  # entries whose numbers are unknown, likewise
+        top = spare = 0
+        for produce in sorted(line.produces, key=lambda produce: produce.began):
+            number = line.numbers.get(produce.values[-1], 0) if produce.values else 0
+            if number:
+                top = max(top, number)
+            elif produce.outcome == INFO:
+                spare += len(produce.values)
+            self._starts.append(produce.began)
+            self._lasts.append(top)
+            self._spare.append(spare)
+        self._sums = self._sum_bytes()  # bytes of all batches that begin up to a number
+        self._unseen = sum(
+            produce.size
+            for produce in line.produces
+            if produce.values and produce.values[0] not in line.numbers
+        )
+        self._ages = list(accumulate(line.began, _newest_known))
+
+    def in_force_at_the_end(self) -> list[Policy]:
+        """Empty if it is not certain which policy is in force."""
+        dropping = [one for one in self._policies if one[2].when_full == "drop-oldest"]
+        if not self._policies or dropping[-1:] != self._policies[-1:]:
+            return []
+        ended = [c.ended for c in self._history.configured if c.topic == self._line.key[0]]
+        return [self._policies[-1][2]] if max(ended) < inf else []
+
+    def gone_by(self, number: int, time: float) -> bool:
+        if number <= 0 or any(began <= time and number <= upto for began, upto in self._prunes):
+            return True
+        time = min(time, self._history.ended or inf)
+        for began, end, policy in self._policies:
+            if began <= time and self._dropped(number, min(time, end), policy):
+                return True
+        return False
+
+    def _dropped(self, number: int, time: float, policy: Policy) -> bool:
+        if policy.max_age is not None:
+            age = time - self._began_of(number) + self._history.skew
+            if age >= policy.max_age:
+                return True
+        if policy.when_full != "drop-oldest":
+            return False
+        last = self._last_at(time)
+        if policy.max_entries is not None and last - number >= policy.max_entries:
+            return True
+        return policy.max_bytes is not None and self._bytes(number, last) > policy.max_bytes
+
+    def _began_of(self, number: int) -> float:
+        """Of this entry, or if it was never seen, of the next older one that was."""
+        return self._ages[min(number, len(self._ages)) - 1] if self._ages else 0.0
+
+    def _last_at(self, time: float) -> int:
+        index = bisect_right(self._starts, time) - 1
+        return self._lasts[index] + self._spare[index] if index >= 0 else 0
+
+    def bytes_from(self, first: int) -> int:
+        """Of the batches that begin at or after a number: at least so much is retained."""
+        return self._sums[-1] - self._sums[min(first, len(self._sums)) - 1]
+
+    def _sum_bytes(self) -> list[int]:
+        sizes = [0] * (len(self._line.order) + 1)
+        for produce in self._line.produces:
+            number = self._line.numbers.get(produce.values[0], 0) if produce.values else 0
+            if number:
+                sizes[number] += produce.size
+        return list(accumulate(sizes))
+
+    def _bytes(self, number: int, last: int) -> int:
+        """Of the batch that holds `number` and all after it; of unseen ones, as much as can be."""
+        line = self._line
+        value = line.order[number - 1] if number <= len(line.order) else None
+        source = line.sources.get(value) if value is not None else None
+        first = line.numbers[source.values[0]] if source is not None else number
+        last = min(last, len(self._sums) - 1)
+        return self._sums[last] - self._sums[max(0, first - 1)] + self._unseen
+
+
+def _newest_known(before: float, began: float) -> float:
+    return began or before
