@@ -1,0 +1,158 @@
+"""Faults: the hands of fate in a simulation, each drawing from the kinds that the seed has chosen.
+
+Below level fsync a loss of power may take what was acknowledged; that is told to the history, so
+that the checker excuses just that.  Damage goes where a node alone can promise to tell of it: into
+sealed segments that a snapshot covers, into index files, and into one of the two snapshots.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import trio
+
+from checker import Loss
+from duckrow.node.storeoptions import FSYNC
+
+from .plan import Plan
+from .workload import NODE, Observed
+from .world import Host, World
+
+
+class Fate:
+    """One hand; a plan may have several."""
+
+    def __init__(
+        self, world: World, plan: Plan, seen: Observed, boot: Callable[[], None], hand: int
+    ) -> None:
+        self._world, self._plan, self._seen, self._boot = world, plan, seen, boot
+        self._rng = world.rng("fate", hand)
+
+    @property
+    def _host(self) -> Host:
+        return self._world.hosts[NODE]
+
+    async def run(self) -> None:
+        rng = self._rng
+        end = trio.current_time() + self._plan.seconds
+        while trio.current_time() < end:
+            await trio.sleep(rng.uniform(0.2, 1.5) * self._plan.tempo)
+            if not self._plan.faults:
+                continue
+            await self._strike(rng.choice(self._plan.faults), rng.uniform(0.1, 1.5) * self._plan.tempo)
+            if rng.random() < 0.7:
+                self.heal()
+            if rng.random() < 0.8:
+                self.revive()
+
+    def heal(self) -> None:
+        media = self._host.media
+        self._world.net.heal()
+        self._world.net.calm()
+        media.capacity = 1 << 40
+        media.sync_latency, media.sync_jitter = self._plan.sync_seconds, 0.0
+
+    def calm(self) -> None:
+        """For good."""
+        self.heal()
+        media = self._host.media
+        media.sync_eio = media.write_eio = media.read_eio = 0
+        media.disarm()
+        if self._host.life.paused:
+            self._world.resume(NODE)
+        self.revive()
+
+    def revive(self) -> None:
+        if not self._host.alive:
+            self._boot()
+
+    def kill(self, *, power: bool) -> None:
+        if power:
+            self.power_fails()
+        self._world.kill(NODE, power=power)
+
+    def power_fails(self) -> None:
+        if self._plan.level != FSYNC:
+            self._seen.history.losses.append(Loss(0.0, trio.current_time()))
+
+    async def _strike(self, kind: str, hold: float) -> None:
+        rng, host, media = self._rng, self._host, self._host.media
+        self._world.note("fault", kind)
+        match kind:
+            case "kill" | "power" if host.alive:
+                self.kill(power=kind == "power")
+            case "in-a-row":
+                for _ in range(rng.randint(2, 4)):
+                    if host.alive:
+                        self.kill(power=rng.random() < 0.5)
+                    self.revive()
+                    await trio.sleep(rng.uniform(0.0, 0.05))
+            case "crash-point" if host.alive:
+                host.crash_is_power_loss = rng.random() < 0.7
+                media.crash_before(rng.randint(1, 20), part=rng.random() < 0.5)
+                await trio.sleep(0.3)
+            case "pause" if host.alive and not host.life.paused:
+                self._world.pause(NODE)
+                await trio.sleep(hold)
+                if host.life.paused:
+                    self._world.resume(NODE)
+            case "cut" | "one-way":
+                for name in list(self._world.hosts):
+                    if name != NODE and rng.random() < 0.6:
+                        self._world.net.cut(name, NODE)
+                        if kind == "cut":
+                            self._world.net.cut(NODE, name)
+                await trio.sleep(hold)
+            case "reset":
+                self._world.net.reset_some(rng.random())
+            case "lossy":
+                self._world.net.trouble(NODE, loss=rng.uniform(0.01, 0.3))
+                await trio.sleep(hold)
+            case "slow-net":
+                self._world.net.trouble(NODE, delay=rng.uniform(0.01, 0.2))
+                await trio.sleep(hold)
+            case "slow-sync":
+                media.sync_latency, media.sync_jitter = rng.uniform(0.005, 0.1), 0.02
+                await trio.sleep(hold)
+            case "sync-error":
+                media.sync_eio = 1
+                await trio.sleep(hold)
+                # What an operator would do; and then the power goes.
+                if not host.alive and rng.random() < 0.5:
+                    self.revive()
+                    await trio.sleep(rng.uniform(0.0, 0.5))
+                    if host.alive:
+                        self.kill(power=True)
+            case "read-error":
+                media.read_eio = rng.randint(1, 2)
+                await trio.sleep(hold)
+                media.read_eio = 0
+            case "disk-full":
+                media.capacity = media.used + rng.randint(0, 64 * 1024)
+                await trio.sleep(hold)
+            case "skew":
+                jump = rng.randint(-3_000_000, 3_000_000)
+                host.skew_us += jump
+                self._seen.history.skew += max(0, jump) / 1e6
+            case "flip":
+                self._flip(rng)
+
+    def _flip(self, rng: random.Random) -> None:
+        """A bit of a file turns; the process is killed, so that it reads it again."""
+        host = self._host
+        targets = [path for path in host.media.paths() if self._may_flip(path)]
+        if targets:
+            path = rng.choice(targets)
+            if host.media.pages(path).cache.size:
+                host.media.flip(path)
+                self._seen.flips += 1
+                if host.alive:
+                    self.kill(power=False)
+
+    def _may_flip(self, path: str) -> bool:
+        folder, _, name = path.partition("/")
+        if folder == "state":
+            newest = max((p for p in self._host.media.paths() if p.startswith("state/snapshot")), default="")
+            return path == newest and self._seen.flips == 0
+        return folder == "row" and name in self._seen.covered
