@@ -205,6 +205,11 @@ class Numbers:
         """The oldest segment whose rows are in memory; nothing below it is to be written any more."""
         return self._growing[0].segment if self._growing else self._segment + 1
 
+    @property
+    def installed(self) -> list[int]:
+        """The segments that have a file."""
+        return sorted(self._files)
+
     def drop(self, segment: int) -> None:
         """The store has dropped this dead segment; what is said about it goes too."""
         assert not self.usage.holders(segment), f"something of segment {segment} is alive"
