@@ -22,7 +22,7 @@ import struct
 from typing import Final, NamedTuple
 
 from .env import Buffer
-from .errors import Corrupt, Disconnected, DuckrowError, LimitExceeded
+from .errors import Corrupt, Disconnected, LimitExceeded
 from .limits import (
     FRAME_BYTES_MAX,
     FRAME_BYTES_PER_SECOND_MIN,
@@ -79,10 +79,10 @@ def frame_deadline(received: int, begun: float) -> float:
 class FrameReader:
     """Bytes in, frames out: `receive_data`, then `next_frame` until there is none.
 
-    After an error nothing more is to be had: where the next frame begins is not known.
+    After an error the same error comes again: where the next frame begins is not known.
     """
 
-    __slots__ = ("_at", "_begun", "_chunk", "_failed", "_lent", "_limit", "_tail")
+    __slots__ = ("_at", "_begun", "_chunk", "_lent", "_limit", "_tail")
 
     def __init__(self) -> None:
         self._limit = HELLO_BYTES_MAX  # of a whole frame
@@ -91,7 +91,6 @@ class FrameReader:
         self._tail = b""  # the beginning of a frame, so short that its lengths are not known
         self._begun: _Begun | None = None  # or the beginning of a longer one
         self._lent: memoryview | None = None
-        self._failed: DuckrowError | None = None
 
     def accept_hello(self) -> None:
         """What comes next may be as large as any frame."""
@@ -116,7 +115,7 @@ class FrameReader:
     def lend_buffer(self) -> memoryview | None:
         """Where to receive the rest of a large frame; None: use `receive_data`.
 
-        To be given back with `buffer_filled` before anything else.
+        To be given back with `buffer_filled` before anything else, if need be with 0 bytes.
         """
         assert self._lent is None, "a buffer was lent, and not said to be filled"
         begun = self._begun
@@ -142,24 +141,6 @@ class FrameReader:
             LimitExceeded: its length is above the limit.
             Corrupt: its lengths contradict each other.
         """
-        if self._failed is not None:
-            raise self._failed
-        try:
-            return self._next_frame()
-        except DuckrowError as error:
-            self._failed = error
-            raise
-
-    def end_of_data(self) -> None:
-        """The stream has ended.
-
-        Raises:
-            Disconnected: in the middle of a frame.
-        """
-        if self.received:
-            raise Disconnected(f"the stream ended after {self.received:,} bytes of a frame")
-
-    def _next_frame(self) -> Frame | None:
         if self._begun is not None:
             return self._go_on(self._begun)
         if self._tail:
@@ -186,6 +167,15 @@ class FrameReader:
         self._at = head
         self._begun = _Begun(head_length, length - _HEAD_LENGTH_BYTES)
         return self._go_on(self._begun)
+
+    def end_of_data(self) -> None:
+        """The stream has ended.
+
+        Raises:
+            Disconnected: in the middle of a frame.
+        """
+        if self.received:
+            raise Disconnected(f"the stream ended after {self.received:,} bytes of a frame")
 
     def _go_on(self, begun: _Begun) -> Frame | None:
         assert self._lent is None, "a buffer was lent, and not said to be filled"

@@ -84,6 +84,17 @@ def test_what_was_encoded_is_decoded(batch: Batch) -> None:
 
 
 @given(batches(), st.data())
+def test_a_part_of_the_columns_is_read_without_the_rest(batch: Batch, data: st.DataObject) -> None:
+    lo = data.draw(st.integers(0, len(batch.values) - 1))
+    hi = data.draw(st.integers(lo + 1, len(batch.values)))
+    found, expected = decode(encode(*batch)), full(batch).of(lo, hi)
+
+    assert found.value_list(lo, hi) == expected.values
+    assert found.key_list(lo, hi) == expected.keys
+    assert found.header_list(lo, hi) == expected.headers
+
+
+@given(batches(), st.data())
 def test_a_cut_is_what_encoding_the_part_gives(batch: Batch, data: st.DataObject) -> None:
     lo = data.draw(st.integers(0, len(batch.values) - 1))
     hi = data.draw(st.integers(lo + 1, len(batch.values)))
@@ -160,6 +171,14 @@ def test_every_typed_array_starts_on_a_multiple_of_8_and_all_is_plain(
         assert read[key] == layout.Found(tag, memoryview(data[key]))
         # The name of the column is in no head; shorter ones might be.
         assert tag is None or size < len("column n") or body.index(data[key]) % 8 == 0
+
+
+@pytest.mark.parametrize("keys", [[1, 0], [0, 0, 1], [0, 1, 1], [0, 1, 8]])
+def test_columns_twice_unknown_or_in_another_order_are_corrupt(keys: list[int]) -> None:
+    good = {0: Column(0, 70, [U32[2,]]), 1: Column(1, None, [b"ab"]), 8: Column(8, None, [b""])}
+
+    with pytest.raises(Corrupt, match="not known, or not in order"):
+        decode(layout.write([good[key] for key in keys]))
 
 
 def test_a_body_of_one_entry_is_small() -> None:

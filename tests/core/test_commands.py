@@ -194,6 +194,26 @@ def test_a_missing_field_is_corrupt(name: str) -> None:
             decode_head(cbor.dumps(list(head)[:kept]))
 
 
+def test_hashes_and_ids_have_to_be_one_for_each_entry() -> None:
+    keyed, named, staged = (decode_head(EVERY_KIND[n]().head) for n in ("keyed", "ids", "stage"))
+    wrong: list[tuple[Head, int, object]] = [
+        *((keyed, 3, hashes) for hashes in (b"", b"four", b"seven b", b"nine byte", bytes(12))),
+        *(
+            (named, 4, ids)
+            for ids in ([], [b"a"], [b"a", b"b", b"c"], [b"a", b"i" * 65], [b"", b"b"])
+        ),
+        *((staged, 3, hashes) for hashes in (b"", b"fiver", bytes(8))),
+    ]
+
+    many = named._replace(extra=(1, IDS_PER_BATCH_MAX + 1, *named.extra[2:]))
+    wrong.append((many, 4, [b"i"] * (IDS_PER_BATCH_MAX + 1)))
+
+    for head, field, junk in wrong:
+        extra = (*head.extra[:field], junk, *head.extra[field + 1 :])
+        with pytest.raises(Corrupt):
+            reader_of(head).of(head._replace(extra=extra))
+
+
 @given(st.binary(max_size=100) | st.builds(cbor.dumps, st.lists(JUNK | NUMBERS, max_size=20)))
 def test_any_bytes_are_a_head_or_corrupt(raw: bytes) -> None:
     try:
