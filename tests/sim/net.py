@@ -48,7 +48,7 @@ class Link:
     delay: float = 0.0003
     jitter: float = 0.0002  # mean of an exponential draw on top of delay
     loss: float = 0.0  # probability that a segment has to be sent again
-    held: list[tuple[SimStream, str, bytes]] = attrs.field(factory=list)
+    held: list[SimStream] = attrs.field(factory=list)  # one for each arrival while it was cut
 
     def calm(self) -> None:
         self.delay, self.jitter, self.loss = 0.0003, 0.0002, 0.0
@@ -61,7 +61,10 @@ class SimStream(trio.abc.Stream):
         self.host, self.life = host, life
         self.peer: SimStream = self
         self.broken = self.closed = self.ended = False  # ended: the peer's fin is here
-        self.last_arrival = 0.0  # of what this end sent: a stream keeps its order
+        self.last_arrival = 0.0  # of what this end sent
+        # What this end sent and the peer has not got.  Each arrival takes the oldest, whichever
+        # message it was scheduled for: a stream keeps its order through cuts and jitter.
+        self.flight: deque[tuple[str, bytes]] = deque()
         self._net = net
         self._received: deque[bytes] = deque()
         self._window = WINDOW  # what may still be sent
@@ -227,8 +230,8 @@ class Net:
         link = self.link(source, target)
         link.cut = False
         held, link.held = link.held, []
-        for stream, kind, data in held:
-            self._schedule(link, stream, kind, data)
+        for stream in held:
+            self._schedule(link, stream)
 
     def calm(self) -> None:
         """No cuts, no loss, short delays."""
@@ -261,7 +264,8 @@ class Net:
     def send(self, source: SimStream, kind: str, data: bytes) -> None:
         link = self.link(source.host.name, source.peer.host.name)
         self.counts["segments"] += 1
-        self._schedule(link, source, kind, data)
+        source.flight.append((kind, data))
+        self._schedule(link, source)
 
     def forget(self, stream: SimStream) -> None:
         self._streams.pop(stream, None)
@@ -318,16 +322,17 @@ class Net:
             self.counts["stalls"] += 1
         return delay
 
-    def _schedule(self, link: Link, source: SimStream, kind: str, data: bytes) -> None:
+    def _schedule(self, link: Link, source: SimStream) -> None:
         clock = self.world.clock
         when = max(source.last_arrival, clock.now + self._delay(link))
         source.last_arrival = when
-        clock.call_at(when, self._arrive, link, source, kind, data)
+        clock.call_at(when, self._arrive, link, source)
 
-    def _arrive(self, link: Link, source: SimStream, kind: str, data: bytes) -> None:
+    def _arrive(self, link: Link, source: SimStream) -> None:
         if link.cut:
-            link.held.append((source, kind, data))
+            link.held.append(source)
             return
+        kind, data = source.flight.popleft()
         target = source.peer
         if target.life.alive and not target.closed and not target.broken:
             self.world.note(kind, source.host.name, target.host.name, len(data))

@@ -278,6 +278,20 @@ def test_an_error_of_a_process_fails_the_run_unless_it_is_tolerated() -> None:
     assert [str(error) for error in world.host("a").exits] == ["a failed"]
 
 
+def test_a_deadlock_after_a_process_failed_tells_of_the_failure() -> None:
+    async def program(env: Env) -> None:
+        raise LookupError(f"{env.name} failed")
+
+    async def main(world: World) -> None:
+        world.start("a", program)
+        await trio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        World(1).run(main)
+    assert caught.group_contains(LookupError)
+    assert caught.group_contains(SimDeadlock)
+
+
 def test_a_failure_of_the_main_hand_ends_the_run() -> None:
     async def main(_world: World) -> None:
         raise LookupError("a check failed")

@@ -239,8 +239,15 @@ class World:
                 result = trio.run(self._run, main, clock=self.clock, instruments=self._instruments)
             except BaseExceptionGroup as group:
                 raise bare(group) from None
+            except SimDeadlock as deadlock:
+                self._raise_failures(deadlock)  # the likelier reason
+                raise
             finally:
                 gc.enable()
+        self._raise_failures()
+        return result
+
+    def _raise_failures(self, *more: Exception) -> None:
         failed = [
             error
             for host in self.hosts.values()
@@ -248,8 +255,7 @@ class World:
             if not isinstance(error, self.tolerate)
         ]
         if failed:
-            raise ExceptionGroup(f"processes of seed {self.seed} failed", failed)
-        return result
+            raise ExceptionGroup(f"processes of seed {self.seed} failed", [*failed, *more])
 
     async def _run(self, main: Callable[[World], Awaitable[T]]) -> T:
         with trio.CancelScope() as scope:
