@@ -173,6 +173,7 @@ class NumberFile:
     __slots__ = (
         "_sound",
         "_sums",
+        "captured",
         "cover",
         "data",
         "firsts",
@@ -185,8 +186,9 @@ class NumberFile:
         "strays",
     )
 
-    def __init__(self, data: Buffer) -> None:
-        """
+    def __init__(self, data: Buffer, *, captured: bool = False) -> None:
+        """`captured`: it comes from a snapshot, and no folder has it.
+
         Raises:
             Corrupt: this is no such file, or its directory is not what was written.
         """
@@ -213,6 +215,7 @@ class NumberFile:
             at += width
         numbered = [column.cast("Q") for column in columns[:-1]]
         self.data = view  # the whole file
+        self.captured = captured
         self._sums = columns[-1].cast("I")
         self._sound = bytearray(blocks)
         self.cover = Cover(segment, after, upto, sealed)

@@ -50,15 +50,6 @@ class NumberFolder:
                 files.append(file)
         return files
 
-    async def keep(self, files: Iterable[NumberFile]) -> bool:
-        """Writes sealed ones that a snapshot had and the folder has not.  False: the disk is full."""
-        names = dict.fromkeys(await self._folder.names())
-        for file in files:
-            name = _name(file.cover.segment)
-            if file.cover.sealed and name not in names and not await self._write(name, [file.data]):
-                return False
-        return True
-
     async def write(self, numbers: Numbers) -> bool:
         """Writes and installs the segment that waits.  False: the disk is full, nothing changed.
 

@@ -64,7 +64,8 @@ class Numbers:
         self.covered = 0
         self._position = 0  # of the item whose effects are being noted
         self._known = False  # they are known already
-        self._segment = -1  # the open one
+        self._segment = -1  # the newest one
+        self._closed = True  # it takes no more rows
         self._tails: dict[int, Tail] = {}  # of the open segment
         self._growing: list[_Growing] = []  # oldest first; the last one is open
         self._files: dict[int, NumberFile] = {}
@@ -110,8 +111,8 @@ class Numbers:
             return
         assert position == self.covered + 1, f"item {position} was noted after {self.covered}"
         self._position = self.covered = position
-        if place >> SEGMENT_SHIFT > self._segment:
-            self._open(segment_of(place), position - 1)
+        if place >> SEGMENT_SHIFT > self._segment or self._closed:
+            self._open(max(segment_of(place), self._segment + 1), position - 1)
 
     def append(
         self,
@@ -168,15 +169,15 @@ class Numbers:
 
     def waiting(self) -> Cover | None:
         """The oldest sealed segment without a file; to be written once `upto` is durable."""
-        if len(self._growing) < 2:
+        growing = self._growing[0] if self._growing else None
+        if growing is None or growing.upto is None:
             return None
-        return self._growing[0].cover(self.covered)
+        return growing.cover(growing.upto)
 
     def pieces(self) -> Iterator[bytes]:
         """The file for `waiting`, as it is now, however long the caller rests in between."""
-        growing = self._growing[0]
-        assert growing.upto is not None, "an open segment has no file"
-        return self._encode(growing)
+        assert self.waiting() is not None, "an open segment has no file"
+        return self._encode(self._growing[0])
 
     def install(self, file: NumberFile) -> Iterator[None]:
         """Goes over from memory to the file of `waiting`, some partitions a step.
@@ -239,7 +240,8 @@ class Numbers:
 
         Returns the stretches of the row (after, upto) of which nothing is known, and of which the
         replay from `position` on will tell nothing: segments that were dropped, or lost files.
-        When the state has caught up, `settle` is to be called.
+        When the state has caught up, `settle` is to be called.  What only the snapshot had is in
+        memory and waits for being written, and so does all that follows it.
         """
         assert not self.covered, "files are loaded into an empty index"
         holes: list[tuple[int, int]] = []
@@ -253,10 +255,11 @@ class Numbers:
                     break  # the replay tells what is missing, and this once more
                 holes.append((at, cover.after))
             at = cover.upto
-            if cover.sealed:
-                self._load(file)
+            if file.captured or self._growing:
+                self._recall(file)
             else:
-                self._go_on(file)
+                self._load(file)
+            if not cover.sealed:
                 break
         if at < position:
             holes.append((at, position))
@@ -320,7 +323,7 @@ class Numbers:
             self._growing[-1].upto = after
         growing = _Growing(segment, after)
         self._growing.append(growing)
-        self._tails, self._segment = growing.tails, segment
+        self._tails, self._segment, self._closed = growing.tails, segment, False
 
     def _widen(self, key: int) -> None:
         topic_id, partition = split_key(key)
@@ -397,9 +400,10 @@ class Numbers:
         for stray in file.strays:
             self._hold(stray, None)
 
-    def _go_on(self, file: NumberFile) -> None:
-        """With the segment that was open when the snapshot was taken."""
-        self._open(file.cover.segment, file.cover.after)
+    def _recall(self, file: NumberFile) -> None:
+        """Back into memory, as it was there when it was captured."""
+        segment, after, upto, sealed = file.cover
+        self._open(segment, after)
         for index, key in enumerate(file.keys.tolist()):
             tail = self._tails[key] = Tail(file.firsts[index])
             tail.rows += file.run(index)
@@ -408,6 +412,9 @@ class Numbers:
             self._widen(key)
         for stray in file.strays:
             self._hold(stray, self._growing[-1])
+        if sealed:
+            self._growing[-1].upto = upto
+            self._closed = True
 
     def _live_rows(self, segment: int) -> Iterator[list[Row]]:
         file = self._files.get(segment)
@@ -497,7 +504,7 @@ def restored(chunks: Iterable[tuple[str, bytes]]) -> list[NumberFile]:
         if kind in (_PART, _END):
             data += piece
         if kind == _END:
-            files.append(NumberFile(bytes(data)))
+            files.append(NumberFile(bytes(data), captured=True))
             data = bytearray()
     return files
 

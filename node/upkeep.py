@@ -34,6 +34,14 @@ class Segment(Protocol):
     def number(self) -> int: ...
 
     @property
+    def first(self) -> int:
+        """The position of its first item; of its last one: `last`.  first > last: it has none."""
+        ...
+
+    @property
+    def last(self) -> int: ...
+
+    @property
     def reach(self) -> int:
         """The highest position whose record or body lies in it."""
         ...
@@ -135,3 +143,21 @@ class Usage:
                     rewrite.append((live / segment.bytes, number))
             newer += segment.bytes
         return Plan(tuple(reversed(drop)), tuple(number for _, number in sorted(rewrite)))
+
+
+def unknown_segments(
+    holes: Sequence[tuple[int, int]], segments: Sequence[Segment]
+) -> frozenset[int]:
+    """Segments of which nothing is known dead, since the index lost what their items numbered.
+
+    `holes` are the stretches (after, upto) of the row that `Numbers.load` could not find.  Bodies
+    may lie in older segments than the items that number them, so all older ones are unknown, too.
+    Only to be asked if numbers are missing (`Numbers.gaps`): dropped segments leave holes as well.
+    """
+    touched = [
+        segment.number
+        for segment in segments
+        if any(after < segment.last and segment.first <= upto for after, upto in holes)
+    ]
+    newest = max(touched, default=-1)
+    return frozenset(segment.number for segment in segments if segment.number <= newest)

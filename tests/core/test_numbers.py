@@ -349,6 +349,39 @@ def test_a_hole_is_told_with_its_end() -> None:
     assert numbers.hole(7, 1, rows[-1].last + 1) is None
 
 
+def test_what_only_a_snapshot_had_waits_for_its_file_and_so_does_all_after_it() -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    for segment in range(4):
+        truth.segment = segment
+        for _ in range(3):
+            note(numbers, truth.appended(7, 1, 2))
+    chunks = list(numbers.capture())
+    files = install(numbers)
+    again = Numbers(STORE)
+
+    assert again.load([files[0], files[2], *restored(chunks)], numbers.covered) == []
+    assert again.installed == [0]
+    assert again.in_memory == 1
+    check(again, truth)
+    assert [file.cover.segment for file in install(again)] == [1, 2]
+    check(again, truth)
+    it = truth.appended(7, 1, 2)
+    note(again, it)
+    check(again, truth)
+
+
+def test_after_a_hole_at_the_end_the_index_goes_on_in_a_segment_of_its_own() -> None:
+    """Items may be of bundles that lie in older segments than the lost ones."""
+    truth, _, files = long_partition(30)
+    numbers = Numbers(STORE)
+    truth.segment, truth.offset = 0, 1 << 20
+    assert numbers.load(files, len(truth.items)) == [(len(truth.items) - 1, len(truth.items))]
+    note(numbers, truth.appended(7, 1, 2))
+
+    assert numbers.rows(7, 1, truth.rows[7, 1][-2].first, 5) == truth.rows[7, 1][-2:]
+    assert numbers.usage.holders(0) == 4
+
+
 @pytest.mark.parametrize("block", [0, 1, 2])
 def test_of_a_damaged_block_alone_the_rows_are_lost(block: int) -> None:
     truth, intact, (file,) = long_partition(6_000)
@@ -493,3 +526,28 @@ def test_a_row_that_does_not_follow_is_our_own_mistake() -> None:
         numbers.begin(4, place(0, 128))
     with pytest.raises(AssertionError):
         numbers.load([], 0)
+
+
+def test_a_segment_that_goes_on_after_a_restart_ends_as_if_there_had_been_none() -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    waited = truth.item().position
+    note(numbers, truth.items[-1])
+    truth.segment = 1
+    for _ in range(5):
+        note(numbers, truth.appended(7, 1, 2))
+    note(numbers, truth.appended(7, 1, 2, body=waited))
+    again = Numbers(STORE)
+    again.load(restored(numbers.capture()), numbers.covered)
+    for _ in range(5):
+        it = truth.appended(7, 1, 2)
+        note(numbers, it)
+        note(again, it)
+    truth.segment = 2
+    it = truth.item()
+    note(numbers, it)
+    note(again, it)
+
+    assert [numbers.in_memory, again.in_memory] == [0, 0]
+    assert [bytes(f.data) for f in install(numbers)] == [bytes(f.data) for f in install(again)]
+    assert [numbers.usage.live(n) for n in (0, 1)] == [again.usage.live(n) for n in (0, 1)]
+    check(again, truth)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.library import Library
-from duckrow.node.upkeep import Plan, Usage
+from duckrow.node.upkeep import Plan, Usage, unknown_segments
 
 MIB = 1 << 20
 
@@ -22,6 +22,14 @@ class Segment:
     bytes: int = 64 * MIB
     sealed: bool = True
     rewritten: bool = False
+
+    @property
+    def first(self) -> int:
+        return self.number * 10
+
+    @property
+    def last(self) -> int:
+        return self.number * 10 + 9
 
 
 def segments(count: int, **more: Any) -> list[Segment]:
@@ -107,6 +115,23 @@ def test_nothing_goes_that_a_snapshot_a_waiting_body_a_follower_or_the_index_nee
 
 def test_the_open_segment_never_goes() -> None:
     assert plan(Usage(), segments(1), in_memory=5, followable=0) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("holes", "expected"),
+    [
+        ([], set()),
+        ([(0, 9)], {0}),
+        ([(0, 10)], {0, 1}),
+        ([(19, 29)], {0, 1, 2}),
+        ([(18, 19), (60, 70)], {0, 1}),
+        ([(39, 49)], {0, 1, 2, 3, 4}),
+    ],
+)
+def test_of_what_the_index_lost_and_of_all_before_it_nothing_is_known_dead(
+    holes: list[tuple[int, int]], expected: set[int]
+) -> None:
+    assert unknown_segments(holes, segments(5)) == expected
 
 
 def test_losing_what_was_never_held_is_our_own_mistake() -> None:
