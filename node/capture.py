@@ -44,12 +44,12 @@ class Capture:
     One at a time: the tables keep what changes meanwhile for one reader only.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, chunk_bytes: int) -> None:
         assert not state.capturing, "the state is being captured already"
         state.capturing = True
         self._state: State | None = state
         tables = [(form, form.table(state).begin()) for form in rowforms.FORMS]
-        self._chunks = _chunked(_rows(_header(state), tables))
+        self._chunks = _chunked(_rows(_header(state), tables), chunk_bytes)
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -70,8 +70,9 @@ class Capture:
             state.capturing = False
 
 
-def capture(state: State) -> Capture:
-    return Capture(state)
+def capture(state: State, chunk_bytes: int = CHUNK_BYTES_MAX) -> Capture:
+    """Chunks of at most so many bytes, but of a row at least."""
+    return Capture(state, chunk_bytes)
 
 
 def restore(chunks: Iterable[bytes]) -> State:
@@ -143,12 +144,12 @@ def _rows(header: Row, tables: list[tuple[Form, Iterator[tuple[Any, Any]]]]) -> 
     yield [_END, rows]
 
 
-def _chunked(rows: Iterator[Row]) -> Iterator[bytes]:
+def _chunked(rows: Iterator[Row], chunk_bytes: int) -> Iterator[bytes]:
     encoded: list[bytes] = []
     size = 0
     for row in rows:
         raw = cbor.dumps(row)
-        if size + len(raw) > CHUNK_BYTES_MAX - _ARRAY_HEAD_MAX:
+        if encoded and size + len(raw) > chunk_bytes - _ARRAY_HEAD_MAX:
             yield _array(encoded)
             encoded, size = [], 0
         encoded.append(raw)

@@ -53,7 +53,7 @@ def _advance(state: State) -> None:
     assert state.view is not None
     now, stamps = state.row_time, state.stamps
     members = state.view.members
-    if len(members) == 1:
+    if len(members) == 1 and members[0].weight:
         reached = stamps.get(members[0].id, now)
     else:
         told = sorted([(stamps.get(each.id, now), each.weight) for each in members], reverse=True)

@@ -6,7 +6,7 @@ from typing import Any
 from duckrow.node import makers
 from duckrow.node.apply import apply
 from duckrow.node.capture import capture, restore, state_hash
-from duckrow.node.commands import Command
+from duckrow.node.commands import Command, decode_head, encode_head
 from duckrow.node.effects import Answer, Effect, Result
 from duckrow.node.makers import Turn
 from duckrow.node.row import Bundle, Item, Member, View
@@ -128,3 +128,8 @@ class Row:
 def answers(effects: list[Effect]) -> list[tuple[int, int]]:
     """(seq, code) of each."""
     return [(each.seq, each.result.code) for each in effects if isinstance(each, Answer)]
+
+
+def altered(command: Command, **fields: Any) -> Command:
+    """What no maker would make, but anybody could send."""
+    return command._replace(head=encode_head(decode_head(command.head)._replace(**fields)))
