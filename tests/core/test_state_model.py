@@ -1,5 +1,7 @@
 """Apply against a naive model of the same rules, and effects against what they claim."""
 
+import random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
