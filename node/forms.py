@@ -12,6 +12,7 @@ The heads are CBOR arrays (records.py says how they lie in files):
     BASE      position, digest, view, files
     SETTLED   view, origin, s
     MARK      nothing
+    FLOOR     position
 
 The body of a BUNDLE: the heads block (`u16 length | head` for each command), then the body of each
 command, each padded to 8.  The *item crc* covers what names and stamps the bundle, and the heads

@@ -1,87 +1,432 @@
-"""The row of a cluster of one.  (Skeleton: the interface that others build on.)"""
+"""The row of a cluster of one: `node/row.py` with nothing to wait for but the disk.
 
-from __future__ import annotations
+    submit ─► open bundle ─► BUNDLE and ITEM written ─┬─► take     level write, memory
+                 gathers while a sync is under way    └─► sync ─► take     level fsync
 
-from collections.abc import Sequence
+The task that calls `take` does the ordering: it is woken by `submit` and by the end of a sync, makes
+one bundle of all that is open, writes it, and gets what may be seen by now.  `run` only syncs, and
+does what can wait.  So a lone command at level `write` costs one wake-up, and many that come
+together share one bundle, one write and one sync.
 
-from .commands import Command
-from .env import Disk, Env
-from .errors import Full
-from .row import Item, RowStatus
-from .rowstore import RowStore
-from .storeoptions import StoreOptions
-
-
-class LoneRow:
-    """`node/row.py` for one machine: nothing to wait for but the disk.
-
-    row = await LoneRow.open(disk, env, StoreOptions(), id=1)
-    row.follow(snapshot_position)
+    row = await LoneRow.open(disk, env, StoreOptions())
+    row.follow(position of the snapshot)
     nursery.start_soon(row.run)
     while True:
         items = await row.take()
-        for command, error in row.take_refused(): ...
-    await row.close()
-    """
+        refused = row.take_refused()
+"""
 
-    store: RowStore
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import trio
+
+from .commands import Command
+from .env import Disk, Env
+from .errors import Conflict, Corrupt, Full, NoQuorum, NotFound
+from .forms import Start
+from .limits import KIB, MIB
+from .recovery import Hole
+from .reserve import OK
+from .row import Item, Member, RowStatus, View
+from .rowstore import RowStore
+from .storeoptions import FSYNC, MEMORY, WRITE, StoreOptions
+from .wakeup import Wakeup
+
+REPLAY_BYTES: Final = 1 * MIB  # of heads, handed out at once while the past is read
+COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
+LOOK_BYTES: Final = 256 * KIB  # written between two looks at the free space
+INCARNATION_BITS: Final = 64
+LINEAGE_BITS: Final = 63
+
+
+class LoneRow:
+    def __init__(self, store: RowStore, env: Env, id_: int) -> None:
+        self.store = store
+        self.broken: Corrupt | None = None  # the row ends where this says, and takes nothing more
+        self._env, self._id = env, id_
+        self._waits_for_sync = store.options.level == FSYNC
+        self._view = 0
+        self._s = 0  # of the last own bundle in this view; its lamport time, too
+        # The past is what was in the row when it was opened.
+        self._past_next, self._past_end = 1, store.position
+        # What was submitted, and is in no bundle yet.
+        self._open: list[Command] = []
+        self._open_bytes = 0
+        self._stuck = False  # there is no room even for what makes room
+        self._refused: list[tuple[Command, Full]] = []
+        self._written: deque[Item] = deque()  # in the row, not handed out
+        self._unseen_bytes = 0  # written since the free space was looked at
+        self._closed = False
+        self._taker, self._syncer = Wakeup(), Wakeup()
+        self._indexer, self._watcher = Wakeup(), Wakeup()
 
     @classmethod
-    async def open(cls, disk: Disk, env: Env, options: StoreOptions, *, id: int = 1) -> LoneRow:  # noqa: A002
+    async def open(cls, disk: Disk, env: Env, options: StoreOptions, *, id_: int = 1) -> LoneRow:
         """Recovers, and starts a new incarnation: START, leftovers, the mark of the next view (N7).
 
         Raises:
             Conflict: another process has the folder; or the row belongs to a cluster of several.
-            Corrupt: no row can be made out of what is there.
+            Corrupt: no row can be made of what is there.
             Full: not even the start could be written.
+            DiskFailed: a write or a sync failed.
         """
-        raise NotImplementedError
+        store = await RowStore.open(disk, env, options)
+        done = False
+        try:
+            row = cls(store, env, id_)
+            row._check_alone()
+            lost_end = next((hole for hole in store.holes if not hole.last), None)
+            if lost_end is None:
+                await row._begin()
+            else:
+                row._break(_end_at(lost_end))
+            done = True
+            return row
+        finally:
+            if not done:
+                await store.close()
 
     def follow(self, after: int) -> None:
-        """`take` begins with position `after` + 1: the items of the past without their bodies.
+        """`take` begins behind position `after`, with the past: items whose bodies stay on the disk.
 
         Once, before the first `take`.
 
         Raises:
-            Corrupt: the row no longer has, or does not have yet, what follows (N4).
+            Corrupt: the row does not have what follows, any more or yet (N4).
         """
-        raise NotImplementedError
+        store = self.store
+        if after > store.position or after + 1 < store.floor:
+            raise Corrupt(
+                f"the row store has items {store.floor} to {store.position}, and what is to follow "
+                f"is item {after + 1}: a snapshot at {store.floor - 1} or later is missing"
+            )
+        self._past_next = after + 1
+        ahead = [hole for hole in store.holes if hole.last > after]
+        if ahead:
+            first = min(ahead, key=_first)
+            self._past_end = min(self._past_end, first.first - 1)
+            self._break(_end_at(first))
 
     async def run(self) -> None:
-        """Syncs, indexes sealed segments, drops released ones, looks at the free space.
+        """Syncs, indexes sealed segments, and looks after a disk that is full; until cancelled.
+
+        Raises:
+            DiskFailed: in a group; the process has to end.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sync_on)
+            nursery.start_soon(self._index_on)
+            nursery.start_soon(self._watch_on)
+
+    async def close(self) -> None:
+        """Orderly: what is in the row is synced and indexed, `clean` written, the lock given back.
+
+        What was submitted and is in no bundle is forgotten; `run` has ended before.
+
+        Raises:
+            DiskFailed.
+        """
+        self._closed = True
+        await self.store.close()
+
+    # -- N1 ---------------------------------------------------------------------------------
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        """See `Row.submit`.  Each body was checked against its head by whoever took it in.
+
+        Raises:
+            Full, NoQuorum: as there.
+            Corrupt: the row is damaged, and ends where this says.
+            DiskFailed: the process has to end.
+        """
+        size = 0
+        for head, body in commands:
+            size += len(head) + len(body) + COMMAND_BYTES
+        self._check_open(commands, size)
+        self._open += commands
+        self._open_bytes += size
+        self._taker.wake()
+
+    def withdraw(self, command: Command) -> bool:
+        for index, each in enumerate(self._open):
+            if each is command:
+                del self._open[index]
+                self._open_bytes -= _size(command)
+                return True
+        return False
+
+    async def staged(self) -> list[Command]:
+        """None: alone, what is in the journal has its place in the row, and will be applied."""
+        return []
+
+    def settle(self, bundle: tuple[int, int, int]) -> None:
+        """Nothing is staged, so there is nothing to forget."""
+
+    async def take(self) -> list[Item]:
+        """See `Row.take`.
+
+        An empty list says to look at `take_refused`, or that damage ends the row here: `broken`.
 
         Raises:
             DiskFailed: the process has to end.
         """
-        raise NotImplementedError
-
-    def submit(self, commands: Sequence[Command]) -> None:
-        raise NotImplementedError
-
-    def withdraw(self, command: Command) -> bool:
-        raise NotImplementedError
-
-    async def staged(self) -> list[Command]:
-        """None: alone, what is in the journal is in the row."""
-        raise NotImplementedError
-
-    def settle(self, bundle: tuple[int, int, int]) -> None:
-        raise NotImplementedError
-
-    async def take(self) -> list[Item]:
-        """See `Row.take`.  An empty list says that `take_refused` has something."""
-        raise NotImplementedError
+        if self._past_next <= self._past_end:
+            return await self._take_past()
+        while True:
+            self.store.check()
+            while self._open and self._may_write():
+                await self._order()
+            ready = self._ready()
+            if ready or self._refused:
+                return ready
+            await self._taker.wait()
 
     def take_refused(self) -> list[tuple[Command, Full]]:
-        """Commands that `submit` took and a full disk then kept out; certainly not written."""
-        raise NotImplementedError
+        """Commands that `submit` took and a full disk then kept out: certainly not written."""
+        refused, self._refused = self._refused, []
+        return refused
 
     def release(self, position: int, oldest_body: int) -> None:
-        raise NotImplementedError
+        self.store.release(position, oldest_body)
 
     def status(self) -> RowStatus:
-        raise NotImplementedError
+        store = self.store
+        position = store.position if self.broken is None else self._past_end
+        return RowStatus(
+            active=self.broken is None and not self._closed,
+            members=(self._id,),
+            position=position,
+            durable=min(position, store.durable_position),
+            view=self._view,
+            disk=store.reserve.state,
+        )
 
-    async def close(self) -> None:
-        """Orderly: what is in the row is synced and indexed, `clean` written, the lock given back."""
-        raise NotImplementedError
+    # -- ordering ---------------------------------------------------------------------------
+
+    def _may_write(self) -> bool:
+        """While a sync is under way, bundles gather: what is written now would wait for the next."""
+        if self._stuck:
+            return False
+        return (
+            not self._waits_for_sync
+            or not self.store.syncing
+            or self._open_bytes >= self.store.options.bundle_bytes
+        )
+
+    async def _order(self) -> None:
+        """One bundle of what is open."""
+        commands, size = self._gather()
+        done = False
+        try:
+            s = self._s + 1
+            item = await self.store.append(
+                self._view, self._id, s, s, self._env.wall_us(), commands
+            )
+            done = True
+        except Full:
+            pass
+        finally:
+            if not done:
+                self._open[:0] = commands
+                self._open_bytes += size
+        if not done:
+            await self._give_way()
+            return
+        self._s = s
+        self._written.append(item)
+        if self.store.options.level != MEMORY:
+            self._syncer.wake()
+        elif self.store.unindexed:
+            self._indexer.wake()
+        self._unseen_bytes += size
+        if self._unseen_bytes >= LOOK_BYTES:
+            self._unseen_bytes = 0
+            self._look()
+
+    def _gather(self) -> tuple[list[Command], int]:
+        """Takes from what is open as much as a bundle holds: one command, or more within the limit."""
+        options = self.store.options
+        commands, size = self._open, self._open_bytes
+        if size <= options.bundle_bytes and len(commands) <= options.bundle_commands:
+            self._open, self._open_bytes = [], 0
+            return commands, size
+        size = count = 0
+        for command in commands[: options.bundle_commands]:
+            more = _size(command)
+            if count and size + more > options.bundle_bytes:
+                break
+            size += more
+            count += 1
+        self._open = commands[count:]
+        self._open_bytes -= size
+        return commands[:count], size
+
+    def _ready(self) -> list[Item]:
+        """What is in the row and, by the level of durability, may be seen."""
+        written = self._written
+        if not self._waits_for_sync:
+            items = list(written)
+            written.clear()
+            return items
+        durable = self.store.durable_position
+        items = []
+        while written and written[0].position <= durable:
+            items.append(written.popleft())
+        return items
+
+    async def _take_past(self) -> list[Item]:
+        try:
+            items = await self.store.read_items(self._past_next, REPLAY_BYTES, end=self._past_end)
+        except (Corrupt, NotFound) as error:
+            self._past_end = self._past_next - 1
+            self._break(Corrupt(f"the row ends at position {self._past_end}: {error}"))
+            return []
+        self._past_next += len(items)
+        return items
+
+    # -- a full disk ------------------------------------------------------------------------
+
+    async def _give_way(self) -> None:
+        """A bundle did not fit: the reserve goes, and of what is open only what makes room stays."""
+        reserve = self.store.reserve
+        self._stuck = not await reserve.give_up()
+        full = reserve.full()
+        self._refused += [(command, full) for command in self._open if len(command.body)]
+        self._open = [command for command in self._open if not len(command.body)]
+        self._open_bytes = sum(map(_size, self._open))
+        self._watcher.wake()
+
+    def _look(self) -> None:
+        self.store.reserve.look()
+        if self.store.reserve.state != OK:
+            self._watcher.wake()
+
+    async def _watch_on(self) -> None:
+        reserve = self.store.reserve
+        self._look()
+        while True:
+            await self._watcher.wait()
+            while reserve.state != OK or self._stuck:
+                await trio.sleep(self.store.options.reserve_seconds)
+                await reserve.restore()
+                reserve.look()
+                if self._stuck:  # perhaps it fits now
+                    self._stuck = False
+                    self._taker.wake()
+
+    # -- the disk, in the background ----------------------------------------------------------
+
+    async def _sync_on(self) -> None:
+        options = self.store.options
+        try:
+            while True:
+                await self._syncer.wait()
+                if options.level == WRITE:
+                    await trio.sleep(options.sync_seconds)
+                await self.store.sync()
+                if self._waits_for_sync:
+                    self._taker.wake()
+                if self.store.unindexed:
+                    self._indexer.wake()
+        finally:
+            self._taker.wake()  # if a sync failed, it has to hear of it
+
+    async def _index_on(self) -> None:
+        store = self.store
+        while True:
+            if store.unindexed:
+                if store.options.level == MEMORY:
+                    await store.sync()  # a sealed segment is made durable at every level
+                while not await store.index_sealed():
+                    await trio.sleep(store.options.reserve_seconds)
+            await self._indexer.wait()
+
+    # -- the start --------------------------------------------------------------------------
+
+    def _check_alone(self) -> None:
+        chronicle = self.store.chronicle
+        newest = chronicle.newest_view
+        members = () if newest is None else tuple(member.id for member in newest.members)
+        if chronicle.register or members not in ((), (self._id,)):
+            raise Conflict(
+                f"this row belongs to a cluster of the members {list(members)}, and this is a node "
+                f"alone with id {self._id}: start it with its bridge, or with the id of the member"
+            )
+
+    async def _begin(self) -> None:
+        chronicle, rng = self.store.chronicle, self._env.rng
+        before, starts = chronicle.newest_view, dict(chronicle.starts)
+        incarnation = rng.getrandbits(INCARNATION_BITS)
+        await self._insist(lambda: self.store.begin(incarnation))
+        await self._insist(self.store.order_waiting)
+        if before is None:
+            cluster, lineage, number = rng.randbytes(16), rng.getrandbits(LINEAGE_BITS), 1
+        else:
+            cluster, lineage, number = before.cluster, before.lineage, before.id + 1
+            named = starts.get(before.members[0].incarnation)
+            if named is None or may_have_lost(named, self._env.boot_id):
+                lineage = rng.getrandbits(LINEAGE_BITS)
+        view = View(
+            id=number,
+            members=(Member(self._id, incarnation, 1),),
+            cluster=cluster,
+            lineage=lineage,
+            durability=self.store.options.level,
+            voters=((self._id, 1, self.store.uuid, True),),
+            cut=((self._id, chronicle.heard.get(self._id, 0)),) if before else (),
+            cont=(self._id,) if before else (),
+        )
+        await self._insist(lambda: self.store.install(view))
+        await self.store.sync()
+        self._view = number
+        self._past_end = self.store.position
+
+    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
+        """What a start has to write may use the reserve."""
+        try:
+            await step()
+        except Full:
+            if not await self.store.reserve.give_up():
+                raise
+            await step()
+
+    # -- checks -----------------------------------------------------------------------------
+
+    def _check_open(self, commands: Sequence[Command], size: int) -> None:
+        self.store.check()
+        if self.broken is not None:
+            raise Corrupt(str(self.broken)) from self.broken
+        if self._closed:
+            raise NoQuorum("this node is stopping")
+        if self.store.reserve.state != OK and any(len(command.body) for command in commands):
+            raise self.store.reserve.full()
+        if self._open and self._open_bytes + size > self.store.options.pending_bytes:
+            raise NoQuorum(
+                f"{self._open_bytes:,} bytes of commands wait for the disk already, and the limit "
+                f"is {self.store.options.pending_bytes:,}"
+            )
+
+    def _break(self, error: Corrupt) -> None:
+        if self.broken is None:
+            self.broken = error
+
+
+def may_have_lost(start: Start, boot_id: str) -> bool:
+    """May that incarnation have acknowledged what is no longer there?  Then the lineage ends."""
+    return not start.clean and start.level != FSYNC and start.boot_id != boot_id
+
+
+def _size(command: Command) -> int:
+    return len(command.head) + len(command.body) + COMMAND_BYTES
+
+
+def _end_at(hole: Hole) -> Corrupt:
+    return Corrupt(f"the row ends at position {hole.first - 1}: {hole.damage}")
+
+
+def _first(hole: Hole) -> int:
+    return hole.first

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Generator, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import attrs
 
@@ -140,7 +140,7 @@ async def read_places(disk: Disk, head: IndexHead) -> array[int]:
     return places
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Tail:
     """A segment that is read, since no index file speaks for all of it."""
 
@@ -153,6 +153,14 @@ class _Tail:
     @property
     def seed(self) -> int:
         return seed_of(self.uuid, self.number)
+
+
+class _Known(NamedTuple):
+    """How things stood at the end of a segment."""
+
+    segment: int
+    chronicle: Chronicle
+    end: int
 
 
 class _Opener:
@@ -175,7 +183,9 @@ class _Opener:
             return opened
         self._indexes = {n: i for n, i in self._indexes.items() if i.uuid in uuids}
         last = numbers[-1]
-        base = max((n for n in self._indexes if n != last), default=0)
+        base = max(
+            (n for n, index in self._indexes.items() if index.sealed and n != last), default=0
+        )
         tail = [await self._tail(number, uuids) for number in numbers if number > base]
         recovery, kept = await self._recover(numbers[0], base, tail)
         await self._carry_out(tail, kept, recovery)
@@ -202,9 +212,6 @@ class _Opener:
                     self._indexes[number] = head
                 else:
                     self._tell(index_file(number), 0, 0, "the index, which is made again", True)
-        for number, following in itertools.pairwise(numbers):
-            for missing in range(number + 1, following):
-                self._tell(segment_file(missing), 0, 0, "the whole file, it is missing")
         return numbers
 
     async def _whose(self, numbers: list[int]) -> tuple[bytes, ...]:
@@ -276,7 +283,7 @@ class _Opener:
         """Feeds the tail to recovery; returns what of it is kept, too."""
         durable = await self._durable(base, tail)
         if base:
-            recovery = Recovery(durable, self._indexes[base].chronicle.copy(), True)
+            recovery = Recovery(durable, self._indexes[base].chronicle.copy(), True, base)
         else:
             recovery = Recovery(durable, Chronicle(tail[0].uuid), first == 1)
         before = self._indexes[base].covered if base else 0
@@ -294,9 +301,10 @@ class _Opener:
             self._reaches.append(column.reaches)
             kept.append(each)
             before = each.end
+            recovery.segment = each.number
             if recovery.torn or following is None:
                 break
-            if following.opening is not None:
+            if following.opening is not None and following.number == each.number + 1:
                 chronicle = following.opening.chronicle
                 if not recovery.ended(each.number, each.seed, each.end, following.opening.before):
                     break
@@ -308,7 +316,8 @@ class _Opener:
 
     async def _durable(self, base: int, tail: Sequence[_Tail]) -> int:
         """The address up to which everything was durable, as far as anything says so."""
-        durable = place(base + 1, 0) if base else 0
+        # An index is written after the beginning of the next segment was synced, too.
+        durable = place(base + 1, 8) if base else 0
         for each in reversed(tail):
             if (head := self._indexes.get(each.number)) is not None:
                 durable = max(durable, place(each.number, head.covered))
@@ -329,7 +338,7 @@ class _Opener:
             except Corrupt as error:
                 self._tell(index_file(each.number), 0, 0, str(error), True)
             else:
-                recovery.adopt(head.chronicle.copy(), each.number - 1)
+                recovery.adopt(head.chronicle.copy(), each.number)
                 column, offset = Column(head.first, places, dict(head.reaches)), head.covered
         scan = recovery.scan(
             each.number, each.seed, size, self._window, before=before, column=column, offset=offset
@@ -388,11 +397,11 @@ class _Opener:
 
     async def _know_the_others(self, numbers: Sequence[int], uuids: Sequence[bytes]) -> None:
         """Sealed and durable ones: by their index files; where there is none, it is made again."""
-        chronicle, before = None, 0
+        known: _Known | None = None
         for number in numbers:
             head = self._indexes.get(number)
-            if head is None:
-                chronicle, before = await self._read_sealed(number, uuids, chronicle, before)
+            if head is None or not head.sealed:
+                known = await self._read_sealed(number, uuids, known)
                 continue
             self._opened.segments.append(
                 Segment(
@@ -405,17 +414,17 @@ class _Opener:
                 )
             )
             self._reaches.append(head.reaches)
-            chronicle, before = head.chronicle, head.covered
+            known = _Known(number, head.chronicle, head.covered)
 
     async def _read_sealed(
-        self, number: int, uuids: Sequence[bytes], chronicle: Chronicle | None, before: int
-    ) -> tuple[Chronicle, int]:
+        self, number: int, uuids: Sequence[bytes], known: _Known | None
+    ) -> _Known:
         each = await self._tail(number, uuids)
-        known = number == 1 or chronicle is not None
-        recovery = Recovery(
-            EVERYTHING, Chronicle(each.uuid) if chronicle is None else chronicle.copy(), known
-        )
-        await self._scan(recovery, each, before)
+        if known is None:
+            known = _Known(0, Chronicle(each.uuid), 0)
+        anchored = bool(known.segment) or number == 1
+        recovery = Recovery(EVERYTHING, known.chronicle.copy(), anchored, known.segment)
+        await self._scan(recovery, each, known.end)
         column = recovery.column
         following = self._indexes.get(number + 1)
         if following is not None and following.first > column.last + 1:
@@ -429,15 +438,18 @@ class _Opener:
         self._opened.damages += recovery.damages
         self._opened.holes += [hole for hole in recovery.holes if hole.last]
         self._reaches.append(column.reaches)
-        return recovery.chronicle, each.end
+        return _Known(number, recovery.chronicle, each.end)
 
     async def _load_open(self) -> None:
         """The last segment goes on, so its index has to be in memory; it may have been sealed."""
         segment = self._opened.segments[-1]
-        if segment.column is None:
-            head = self._indexes[segment.number]
-            places = await read_places(self._disk, head)
-            segment.column = Column(head.first, places, dict(head.reaches))
+        head = self._indexes.get(segment.number)
+        if segment.column is None and head is not None:
+            segment.column = Column(head.first, await read_places(self._disk, head), head.reaches)
+        if head is not None and head.sealed:
+            # It would say that there is no more, when there is.
+            await self._disk.unlink(index_file(segment.number))
+            await self._disk.sync_names()
 
     def _finish(self, recovery: Recovery) -> None:
         opened = self._opened
@@ -457,6 +469,12 @@ class _Opener:
             if segment.rewritten:
                 floor = max(floor, segment.reach + 1)
         recovery.chronicle.floor = floor
+        for one, other in itertools.pairwise(opened.segments):
+            if other.number > one.number + 1 and other.first > max(floor, one.last + 1):
+                file = segment_file(one.number + 1)
+                damage = Damage(file, 0, 0, "the whole file", one.last + 1, other.first - 1)
+                opened.damages.append(damage)
+                opened.holes.append(Hole(damage.first, damage.last, damage))
 
     def _tell(self, file: str, offset: int, length: int, what: str, mended: bool = False) -> None:
         self._opened.damages.append(Damage(file, offset, length, what, mended=mended))

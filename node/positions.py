@@ -33,6 +33,7 @@ MAGIC: Final = b"duckrow."
 VERSION: Final = 1
 LOST: Final = 0  # the place of an item that damage took; segments count from 1, so it is free
 HEAD_BYTES_MAX: Final = 1 << 20
+_FIELDS: Final = 11
 _START: Final = struct.Struct("<8sII")
 
 assert sys.byteorder == "little", "columns are mapped as they are, and they are little endian"
@@ -67,6 +68,7 @@ class IndexHead:
     count: int
     covered: int  # bytes of the segment that it speaks of
     rewritten: bool
+    sealed: bool  # it speaks of the whole segment, which was durable, and so was the next one
     reaches: dict[int, int]  # older segment -> highest position here whose body lies there
     places_crc: int
     chronicle: Chronicle  # as it was at `covered`
@@ -78,7 +80,13 @@ class IndexHead:
 
 
 def encode_index(
-    column: Column, *, segment: int, covered: int, rewritten: bool, chronicle: Chronicle
+    column: Column,
+    chronicle: Chronicle,
+    *,
+    segment: int,
+    covered: int,
+    sealed: bool,
+    rewritten: bool,
 ) -> list[Buffer]:
     """The file, as buffers that follow each other."""
     places = memoryview(column.places).cast("B")
@@ -91,6 +99,7 @@ def encode_index(
             len(column.places),
             covered,
             rewritten,
+            sealed,
             [[older, reach] for older, reach in column.reaches.items()],
             crc32c(places),
             chronicle.copies(),
@@ -124,9 +133,11 @@ def decode_index_head(raw: bytes) -> IndexHead:
     if crc32c(head) != crc:
         raise Corrupt(f"the crc32c of an index file's head is {crc32c(head):08x}, not {crc:08x}")
     found = cbor.loads_array(head, HEAD_BYTES_MAX)
-    if len(found) < 10 or found[0] != VERSION:
+    if len(found) < _FIELDS or found[0] != VERSION:
         raise cbor.malformed(f"the head of an index file of version {VERSION}", found)
-    _, uuid, segment, first, count, covered, rewritten, reaches, places_crc, copies = found[:10]
+    _, uuid, segment, first, count, covered, rewritten, sealed, reaches, places_crc, copies = found[
+        :_FIELDS
+    ]
     try:
         by_segment = dict(reaches)
     except (TypeError, ValueError) as error:
@@ -138,6 +149,7 @@ def decode_index_head(raw: bytes) -> IndexHead:
         count,
         covered,
         bool(rewritten),
+        bool(sealed),
         by_segment,
         places_crc,
         Chronicle.of_copies(copies),

@@ -42,6 +42,7 @@ class RecordKind(enum.IntEnum):
     BASE = 8  # an image took the place of everything up to a position (N5); the bridge's
     SETTLED = 9  # an own bundle needs no staging any more (N3); the bridge's
     MARK = 10  # nothing but its `durable`, written after a sync when nothing else follows
+    FLOOR = 11  # every item from a position on is whole; written before something older goes
 
 
 PREFIX: Final = struct.Struct("<IIHBBIQ")

@@ -96,6 +96,7 @@ class Recovery:
     durable: int  # address
     chronicle: Chronicle  # as it was where the first of them begins
     anchored: bool  # False: nothing is known of it, the first evidence says where the row is
+    segment: int = 0  # the chronicle is that at the end of this one; the reader counts it up
     column: Column = attrs.field(init=False)  # of the segment that was read last
     rewritten: bool = attrs.field(default=False, init=False)  # that segment was
     torn: bool = attrs.field(default=False, init=False)  # that segment ends in a torn tail
@@ -284,6 +285,8 @@ class Recovery:
             chronicle.decided(head, place(segment, record.offset), crc32c(head))
         elif kind == RecordKind.REGISTER:
             chronicle.register = head
+        elif kind == RecordKind.FLOOR:
+            chronicle.floor = max(chronicle.floor, fields(head, 1, "a floor")[0])
         elif kind == RecordKind.BASE:
             chronicle.based(BaseForm.decode(head))
             self.column = Column(chronicle.position + 1)
@@ -294,15 +297,19 @@ class Recovery:
             self.anchored and opening.chronicle.position < self.chronicle.position
         ):
             return False
-        self.adopt(opening.chronicle, segment - 1)
+        self.adopt(opening.chronicle, segment)
         self.rewritten = opening.rewritten
         self.column = Column(self.chronicle.position + 1)
         return True
 
     def adopt(self, copies: Chronicle, segment: int) -> None:
-        """Takes the word of whole copies for everything before them; `segment` ends there."""
-        if self.anchored:
-            self._settle(copies.position, segment, digest=copies.digest)
+        """Takes the word of whole copies for everything before them; they begin `segment`, or
+        speak of its first part."""
+        if self.anchored and segment <= self.segment + 1:
+            self._settle(copies.position, self.segment, digest=copies.digest)
+        for gap in self._gaps:
+            # A file between was dropped, or is lost: nothing can be said about what is missing.
+            self._tell(gap, "records of unknown kind")
         self._gaps.clear()
         self._spoilt.clear()
         # Whatever damage hid, the copies have it.

@@ -1,25 +1,55 @@
-"""The row store: the row on one machine's disk.  (Skeleton: the interface that others build on.)"""
+"""The row store: the row on one machine's disk.  One folder, one writer, many readers.
+
+    open           what the bytes mean, and what is done about it       opening.py, recovery.py
+    append, sync   the open segment, and what of it is durable          writing.py
+    read           by place, or by position                             storereads.py, shelf.py
+    drop, rewrite  what nobody can ask for any more                     forgetting.py
+    scrub          every byte, before somebody needs it                 scrub.py
+
+It does not order anything: whoever appends says what the next item is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Final
 
 import attrs
 
+from . import cbor
+from .checksum import crc32c
+from .chronicle import Chronicle
 from .commands import Command
 from .damage import Damage
-from .env import Disk, Env
+from .env import Buffer, Disk, Env
+from .errors import Conflict, Full
+from .forgetting import Forgetting
+from .forms import (
+    UUID_BYTES,
+    ItemForm,
+    Start,
+    chain,
+    encode_bundle,
+    encode_view,
+    item_crc,
+    join_heads,
+)
+from .limits import KIB
+from .opening import Opened, open_folder
+from .places import place
+from .records import RecordKind, padding, size_of
+from .recovery import Hole
+from .reserve import Reserve
 from .row import Bundle, Item, View
+from .scrub import scrub
+from .segments import OpenFiles
+from .shelf import Shelf
 from .storeoptions import StoreOptions
+from .storereads import StoredHeads, StoreReads
+from .writing import ITEM_BYTES_MAX, Writer
 
-
-class StoredHeads(NamedTuple):
-    """A bundle without its bodies, as it lies in the store."""
-
-    bundle: Bundle  # its commands have empty bodies
-    crc: int  # of the item
-    bodies: tuple[tuple[int, int], ...]  # (offset in the segment, length) of each command's body
+LOCK: Final = "lock"
+JOIN_BYTES_MAX: Final = 8 * KIB  # a body below this is copied: cheaper than a buffer of its own
 
 
 @attrs.frozen
@@ -46,27 +76,145 @@ class Recovered:
 
 
 class RowStore:
-    """One folder, one writer."""
-
-    uuid: bytes
-    formers: tuple[bytes, ...]  # uuids that this store had before damage made it take a new one
-    recovered: Recovered
-    view: View | None  # the installed one; None before genesis
-    position: int  # of the last item
-    durable_position: int
-    digest: bytes  # of the row up to `position`
-    floor: int  # the lowest position from which every item is whole
+    def __init__(
+        self, disk: Disk, env: Env, options: StoreOptions, reserve: Reserve, opened: Opened
+    ) -> None:
+        chronicle = opened.chronicle
+        self.recovered = Recovered(
+            blank=chronicle is None,
+            position=0 if chronicle is None else chronicle.position,
+            records=opened.records,
+            cut_bytes=opened.cut_bytes,
+            rewritten_bytes=opened.rewritten_bytes,
+            damages=tuple(opened.damages),
+        )
+        self.holes: tuple[Hole, ...] = tuple(opened.holes)
+        self.options, self.reserve = options, reserve
+        if chronicle is None:
+            chronicle = Chronicle(env.rng.randbytes(UUID_BYTES))
+        self.chronicle = chronicle
+        self._env, self._disk = env, disk
+        self._exposed = opened.exposed
+        self._begun: int | None = None  # incarnation
+        files = OpenFiles(disk, options.open_files)
+        self._shelf = Shelf(disk, files, opened.segments, options.window_bytes)
+        self._shelf.unindexed += opened.unindexed
+        self._reads = StoreReads(self._shelf)
+        self._writer = Writer(disk, options, chronicle, self._shelf, reserve)
+        self._forgetting = Forgetting(disk, self._shelf, self._writer, options.followable_bytes)
 
     @classmethod
     async def open(cls, disk: Disk, env: Env, options: StoreOptions) -> RowStore:
-        """Takes the lock of the folder and recovers; nothing new is written yet.
+        """Takes the lock of the folder and recovers; nothing new is written before `begin`.
 
         Raises:
             Conflict: another process has the folder; names its pid.
-            Corrupt: no row can be made out of what is there; says which file.
+            Corrupt: no row can be made of what is there; says which file, and nothing was changed.
             DiskFailed: a write or a sync failed.
         """
-        raise NotImplementedError
+        try:
+            disk.lock(LOCK)
+        except BlockingIOError as error:
+            raise Conflict(f"the row store is in use: {error}; one process may have it") from error
+        done = False
+        try:
+            opened = await open_folder(disk, options)
+            reserve = Reserve(disk, options)
+            await reserve.open(blank=opened.chronicle is None)
+            store = cls(disk, env, options, reserve, opened)
+            await store._writer.resume()
+            done = True
+            return store
+        finally:
+            if not done:
+                disk.unlock(LOCK)
+
+    async def close(self) -> None:
+        """Orderly: synced, `clean` written, indexed; the lock is given back.
+
+        Raises:
+            DiskFailed.
+        """
+        writer = self._writer
+        try:
+            if self._begun is not None and writer.failed is None:
+                await self._end()
+        finally:
+            self._shelf.files.close()
+            self._disk.unlock(LOCK)
+
+    # -- what is known of it ----------------------------------------------------------------
+
+    @property
+    def uuid(self) -> bytes:
+        return self.chronicle.uuid
+
+    @property
+    def formers(self) -> tuple[bytes, ...]:
+        """Uuids that it had before damage made it take a new one."""
+        return self.chronicle.formers
+
+    @property
+    def view(self) -> View | None:
+        """The installed one; None before genesis."""
+        return self.chronicle.installed_view
+
+    @property
+    def position(self) -> int:
+        """Of the last item."""
+        return self.chronicle.position
+
+    @property
+    def durable_position(self) -> int:
+        """Of the last item that a power loss would leave."""
+        return self._writer.durable_position
+
+    @property
+    def digest(self) -> bytes:
+        """Of the row up to `position`."""
+        return self.chronicle.digest
+
+    @property
+    def floor(self) -> int:
+        """The lowest position from which every item is whole, but for damage."""
+        return self.chronicle.floor
+
+    @property
+    def dirty(self) -> bool:
+        """Something was written that is not durable yet."""
+        return self._writer.dirty
+
+    @property
+    def syncing(self) -> bool:
+        return self._writer.syncing
+
+    @property
+    def unindexed(self) -> bool:
+        """A sealed segment has no index file yet."""
+        return bool(self._shelf.unindexed)
+
+    def check(self) -> None:
+        """
+        Raises:
+            DiskFailed: a write or a sync failed before.
+        """
+        self._writer.check()
+
+    def segments(self) -> list[SegmentInfo]:
+        return [
+            SegmentInfo(
+                each.number,
+                each.first,
+                each.last,
+                each.reach,
+                each.size,
+                each is not self._writer.open,
+                each.rewritten,
+            )
+            for each in self._shelf.segments
+        ]
+
+    # -- reading ----------------------------------------------------------------------------
 
     async def place_of(self, position: int) -> int:
         """The record of the bundle or mark at a position.
@@ -75,14 +223,16 @@ class RowStore:
             NotFound: it was dropped, or is still to come.
             Corrupt: damage took it.
         """
-        raise NotImplementedError
+        return await self._shelf.place_of(position)
 
     async def digest_of(self, position: int) -> bytes:
         """Of the row up to and with a position; position 0 has one too.
 
         Raises: as `place_of`.
         """
-        raise NotImplementedError
+        if position == self.chronicle.position:
+            return self.chronicle.digest
+        return await self._reads.digest_of(position)
 
     async def read_heads(self, place: int) -> StoredHeads:
         """The bundle whose record is at `place`; the place's command is ignored.
@@ -91,7 +241,7 @@ class RowStore:
             NotFound: its segment was dropped.
             Corrupt: names file, offset and position.
         """
-        raise NotImplementedError
+        return await self._reads.read_heads(place)
 
     async def read_body(self, place: int) -> bytes:
         """The body of one command; checked.
@@ -100,49 +250,195 @@ class RowStore:
             NotFound: its segment was dropped, or a rewrite left it out.
             Corrupt: names file, offset and position.
         """
-        raise NotImplementedError
+        return await self._reads.read_body(place)
 
     async def read_items(
-        self, position: int, limit_bytes: int, *, bodies: bool = False
+        self, position: int, limit_bytes: int, *, end: int | None = None, bodies: bool = False
     ) -> list[Item]:
-        """Items from `position` on, in order, at least one if there is one, up to the row's end.
+        """Items from `position` on, in order, up to `end` or the row's: one, or more within the limit.
 
         Without `bodies` the commands have empty ones; an item then counts with its heads.
+
+        Raises:
+            NotFound, Corrupt: the first of them is not there, or damaged.
         """
-        raise NotImplementedError
+        last = self.position if end is None else min(end, self.position)
+        return await self._reads.read_items(position, last, limit_bytes, with_bodies=bodies)
 
     async def scrub(self) -> list[Damage]:
-        """Reads everything that is durable and checks every byte."""
-        raise NotImplementedError
+        """Reads everything that is durable and checks every byte; slow, and gives others turns."""
+        return await scrub(self._shelf, self._writer.durable_bytes)
 
-    def segments(self) -> list[SegmentInfo]:
-        raise NotImplementedError
+    # -- writing ----------------------------------------------------------------------------
+
+    async def begin(self, incarnation: int) -> None:
+        """A new incarnation: its START is durable on return (N7).
+
+        Raises:
+            Full, DiskFailed.
+        """
+        chronicle, writer = self.chronicle, self._writer
+        if self._exposed:
+            # Damage may have hit what others were promised under the old name (N6, U3).
+            chronicle.formers = (chronicle.uuid, *chronicle.formers)
+            chronicle.uuid = self._env.rng.randbytes(UUID_BYTES)
+            self._exposed = False
+        if writer.open is None or writer.open.uuid != chronicle.uuid:
+            await writer.roll()
+        count = chronicle.start_count + 1
+        start = Start(incarnation, self._env.boot_id, self.options.level, count, chronicle.uuid)
+        chronicle.start_count = count
+        writer.append(RecordKind.START, start.encode())
+        chronicle.start(start)
+        await writer.sync(mark=False)
+        self._begun = incarnation
+
+    async def append(
+        self, view: int, origin: int, s: int, lamport: int, stamp: int, commands: Sequence[Command]
+    ) -> Item:
+        """Writes a bundle and makes it the next item.  The bodies are those that the heads say.
+
+        Raises:
+            Full: nothing of it was written.
+            DiskFailed: the process has to end.
+        """
+        chronicle, writer = self.chronicle, self._writer
+        heads = join_heads(commands)
+        crc = item_crc(view, origin, s, lamport, stamp, len(commands), heads)
+        head = encode_bundle(view, origin, s, lamport, stamp, len(commands), heads, crc)
+        bodies, bodies_length = _gather(commands)
+        heads += padding(len(heads))
+        size = size_of(len(head), len(heads) + bodies_length)
+        segment = await writer.room(size + ITEM_BYTES_MAX)
+        # From here on there is no checkpoint: the write and what is known of it are one.
+        offset = segment.size
+        where, position = place(segment.number, offset), chronicle.position + 1
+        digest = chain(chronicle.digest, position, crc)
+        bundle = writer.record(
+            RecordKind.BUNDLE, head, offset, body_length=len(heads) + bodies_length
+        )
+        item = writer.record(
+            RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), offset + size
+        )
+        writer.write([bundle + heads, *bodies, item], size + len(item))
+        chronicle.position, chronicle.digest, chronicle.heard[origin] = position, digest, s
+        writer.count(where, position)
+        content = Bundle(view, origin, s, lamport, stamp, tuple(commands))
+        return Item(position, where, crc, content)
+
+    async def install(self, view: View) -> None:
+        """Decides a view and makes its mark the next item.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        chronicle, writer, raw = self.chronicle, self._writer, encode_view(view)
+        size = size_of(len(raw), 0)
+        segment = await writer.room(size + ITEM_BYTES_MAX)
+        where, crc = place(segment.number, segment.size), crc32c(raw)
+        position = chronicle.position + 1
+        digest = chain(chronicle.digest, position, crc)
+        mark = writer.record(RecordKind.VIEW, raw, segment.size)
+        item = writer.record(
+            RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), segment.size + size
+        )
+        writer.write([mark, item], size + len(item))
+        chronicle.decided(raw, where, crc)
+        chronicle.ordered(position, where, crc, digest)
+        writer.count(where, position)
+
+    async def order_waiting(self) -> None:
+        """Makes items of what the last incarnation left without a place in the row, in s order.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        for where in self.chronicle.in_order():
+            await self._writer.room(ITEM_BYTES_MAX)
+            self._writer.order(where)
+
+    async def sync(self) -> None:
+        """What was written before the call is durable after it.
+
+        Raises:
+            DiskFailed: the process has to end.
+        """
+        await self._writer.sync()
+
+    async def index_sealed(self) -> bool:
+        """Writes the index files of segments that are sealed and durable.  False: the disk is full.
+
+        Raises:
+            DiskFailed: the process has to end.
+        """
+        return await self._writer.index_sealed()
+
+    # -- forgetting -------------------------------------------------------------------------
 
     def release(self, position: int, oldest_body: int) -> None:
-        """See `Row.release`; `drop` acts on it."""
-        raise NotImplementedError
+        """See `Row.release`; it is only a leave, `drop` and `rewrite` say what goes."""
+        self._forgetting.release(position, oldest_body)
 
-    async def drop(self) -> int:
-        """Unlinks the segments that may go; returns how many."""
-        raise NotImplementedError
+    async def drop(self, numbers: Collection[int]) -> list[int]:
+        """Unlinks those of these segments that may go; returns them.
+
+        Raises:
+            DiskFailed: the process has to end.
+        """
+        return await self._forgetting.drop(numbers)
 
     async def rewrite(self, segment: int, live: Collection[int]) -> int:
-        """Leaves the bodies out whose places are not in `live`; returns the bytes it freed.
+        """Leaves the bodies out whose places are not in `live`; returns their bytes; 0: no space.
 
         Every record stays at its offset.  `floor` passes the segment's reach.
 
         Raises:
             Refused: the segment is open, or an item of it may still be wanted whole.
+            Corrupt: it is damaged, and left as it is.
+            DiskFailed: the process has to end.
         """
-        raise NotImplementedError
+        return await self._forgetting.rewrite(segment, live)
 
-    async def append(
-        self, view: int, origin: int, s: int, lamport: int, stamp: int, commands: Sequence[Command]
-    ) -> Item:
-        raise NotImplementedError
+    async def _end(self) -> None:
+        """The orderly end of an incarnation: its index makes the next start a quick one."""
+        writer, head = self._writer, cbor.dumps([self._begun])
+        for last_try in (False, True):
+            try:
+                writer.append(RecordKind.CLEAN, head)
+            except Full:
+                # That it ended in order is worth the reserve: the next start makes it again.
+                if last_try or not await self.reserve.give_up():
+                    break
+            else:
+                self.chronicle.clean(self._begun)
+                break
+        await writer.sync(mark=False)
+        await writer.index_sealed()
+        segment = writer.open
+        if segment is not None and segment.column is not None:
+            await self._shelf.write_index(segment, segment.column, self.chronicle, sealed=False)
 
-    async def sync(self) -> None:
-        raise NotImplementedError
 
-    async def close(self) -> None:
-        raise NotImplementedError
+def _gather(commands: Sequence[Command]) -> tuple[list[Buffer], int]:
+    """The bodies with their padding, in few buffers, and their length; large ones are not copied."""
+    if len(commands) == 1:
+        body = commands[0].body
+        pad = padding(len(body))
+        return [body, pad] if pad else [body], len(body) + len(pad)
+    buffers: list[Buffer] = []
+    small: list[Buffer] = []
+    total = 0
+    for _, body in commands:
+        length = len(body)
+        pad = padding(length)
+        total += length + len(pad)
+        if length < JOIN_BYTES_MAX:
+            small += (body, pad)
+        else:
+            if small:
+                buffers.append(b"".join(small))
+            buffers.append(body)
+            small = [pad]
+    if small:
+        buffers.append(b"".join(small))
+    return buffers, total

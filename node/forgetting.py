@@ -1,0 +1,142 @@
+"""Forgetting: which segments may go, and how they go, so that a crash leaves no doubt.
+
+The node says what is dead; here is the veto (N6).  A segment goes, or loses its dead bodies, only if
+
+- it is sealed, durable and indexed,
+- its *reach*, the highest position whose record or body lies in it, is below the older snapshot,
+  and below every item whose body is still waited for,
+- and so much of the row lies in newer segments that followers can be served from them.
+
+Before that a FLOOR record is durable.  It says from where on every item is whole, so that a file
+that is missing in the middle is told from one that was lost.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Collection
+
+from . import cbor
+from .env import Disk
+from .errors import Corrupt, Full, Refused
+from .places import segment_of
+from .records import RecordKind, size_of
+from .segments import ASIDE, Segment, index_file, segment_file
+from .shelf import Shelf
+from .sparse import copy_live
+from .writing import Writer
+
+
+class Forgetting:
+    def __init__(self, disk: Disk, shelf: Shelf, writer: Writer, followable_bytes: int) -> None:
+        self._disk, self._shelf, self._writer = disk, shelf, writer
+        self._followable_bytes = followable_bytes
+        self._released = 0  # position: what reaches less far may go
+
+    def release(self, position: int, oldest_body: int) -> None:
+        self._released = max(self._released, min(position, oldest_body))
+
+    def may_go(self) -> list[int]:
+        """The numbers of the segments that no veto holds."""
+        newer, found = 0, []
+        unindexed = {segment.number for segment, _ in self._shelf.unindexed}
+        for segment in reversed(self._shelf.segments):
+            if (
+                segment is not self._writer.open
+                and segment.number < segment_of(self._writer.durable)
+                and segment.number not in unindexed
+                and segment.reach < self._released
+                and newer >= self._followable_bytes
+            ):
+                found.append(segment.number)
+            newer += segment.size
+        return found
+
+    async def drop(self, numbers: Collection[int]) -> list[int]:
+        """Unlinks those that may go; returns them.
+
+        Raises:
+            DiskFailed.
+        """
+        may = self.may_go()
+        going = sorted(number for number in numbers if number in may)
+        if not going:
+            return []
+        try:
+            await self._raise_floor([self._shelf.get(number) for number in going])
+        except Full:
+            # It cannot be written down; that the oldest files are gone can be seen without it.
+            oldest = [segment.number for segment in self._shelf.segments]
+            going = [number for index, number in enumerate(going) if number == oldest[index]]
+            self._note_floor([self._shelf.get(number) for number in going])
+        try:
+            for number in going:
+                self._shelf.remove(number)
+                await self._disk.unlink(segment_file(number))
+                await self._disk.unlink(index_file(number))
+            await self._disk.sync_names()
+        except OSError as error:
+            raise self._writer.fail("dropping a segment", error) from error
+        return going
+
+    async def rewrite(self, number: int, live: Collection[int]) -> int:
+        """Leaves out the bodies whose places are not in `live`; returns their bytes; 0: no space.
+
+        Raises:
+            Refused: it may not go.
+            Corrupt: it is damaged, and left as it is.
+            DiskFailed.
+        """
+        if number not in self.may_go():
+            text = f"{segment_file(number)} stays as it is: an item of it may be wanted whole"
+            raise Refused(text)
+        segment, name = self._shelf.get(number), segment_file(number)
+        try:
+            left_out = await self._copy(segment, name + ASIDE, live)
+            await self._raise_floor([segment])
+            segment.rewritten = True
+            if not await self._shelf.index_rewritten(segment):
+                raise self._writer.full()
+            await self._disk.rename(name + ASIDE, name)
+            await self._disk.sync_names()
+        except (Full, Corrupt) as error:
+            await self._disk.unlink(name + ASIDE)
+            if isinstance(error, Full):
+                return 0
+            raise
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise self._writer.fail("rewriting a segment", error) from error
+            await self._disk.unlink(name + ASIDE)
+            return 0
+        self._shelf.files.forget(number)
+        return left_out
+
+    async def _copy(self, segment: Segment, name: str, live: Collection[int]) -> int:
+        handle = await self._shelf.files.acquire(segment.number)
+        try:
+            new = await self._disk.open(name, create=True)
+            try:
+                new.truncate(0)
+                left_out = await copy_live(handle.file, new, segment, live)
+                await new.sync()
+            finally:
+                new.close()
+        finally:
+            self._shelf.files.release(handle)
+        return left_out
+
+    async def _raise_floor(self, going: list[Segment]) -> None:
+        """Durably."""
+        floor = max(segment.reach for segment in going) + 1
+        if floor > self._writer.chronicle.floor:
+            head = cbor.dumps([floor])
+            await self._writer.room(size_of(len(head), 0))
+            self._writer.append(RecordKind.FLOOR, head)
+            self._note_floor(going)
+        # What was released may not be durable yet, nor may the copies in the newest segment.
+        await self._writer.sync()
+
+    def _note_floor(self, going: list[Segment]) -> None:
+        chronicle = self._writer.chronicle
+        chronicle.floor = max([chronicle.floor, *(segment.reach + 1 for segment in going)])

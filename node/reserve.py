@@ -1,0 +1,100 @@
+"""The reserves: what a disk that runs full is kept from, so that somebody can still make room.
+
+    ok      more than the soft reserve is free
+    soft    less: commands with bodies are refused; clock, prune, delete, policies go on
+    hard    a write did not fit: the file `reserve` was given up, and what makes room is written
+            into the space that it had
+
+Back to ok by itself, once twice the soft reserve is free; so it does not flap.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+from .env import Disk
+from .errors import DiskFailed, Full
+from .storeoptions import StoreOptions
+
+OK: Final = "ok"
+SOFT: Final = "soft"
+HARD: Final = "hard"
+NAME: Final = "reserve"
+
+
+def judge(state: str, free: int, soft: int) -> str:
+    """The state after `free` bytes were seen; `hard` ends only when the file is there again."""
+    if state == HARD:
+        return HARD
+    if free < soft:
+        return SOFT
+    if free >= 2 * soft:
+        return OK
+    return state
+
+
+class Reserve:
+    """The free space of the disk of one folder."""
+
+    def __init__(self, disk: Disk, options: StoreOptions) -> None:
+        self._disk, self._options = disk, options
+        self._held = False  # the file is there
+        self.state = OK
+
+    async def open(self, *, blank: bool) -> None:
+        """
+        Raises:
+            DiskFailed: the file could not be made, and not for lack of space.
+        """
+        self._held = not self._options.hard_reserve_bytes or await self._disk.exists(NAME)
+        if not self._held:
+            self.state = HARD
+            await self.restore(enough=0 if blank else None)
+        self.look()
+
+    def look(self) -> None:
+        self.state = judge(self.state, self._free(), self._soft())
+
+    async def restore(self, *, enough: int | None = None) -> None:
+        """Makes the file again if so much is free; by default twice the soft reserve."""
+        if self.state != HARD or self._free() < (2 * self._soft() if enough is None else enough):
+            return
+        if not self._held:
+            try:
+                await self._disk.reserve(NAME, self._options.hard_reserve_bytes)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise DiskFailed(f"the reserve could not be made: {error}") from error
+                return
+            self._held = True
+        self.state = OK
+        self.look()
+
+    async def give_up(self) -> bool:
+        """A write did not fit.  True: there is more space now."""
+        self.state = HARD
+        if not self._held or not self._options.hard_reserve_bytes:
+            return False
+        self._held = False
+        try:
+            await self._disk.unlink(NAME)
+        except OSError as error:
+            raise DiskFailed(f"the reserve could not be given up: {error}") from error
+        return True
+
+    def full(self) -> Full:
+        """What a caller is told whose command was not written."""
+        free, soft = self._free(), self._soft()
+        return Full(
+            f"the disk is full: {free:,} bytes are free, and a reserve of {soft:,} is kept for what "
+            f"makes room; delete or prune something: it goes on by itself at {2 * soft:,} free bytes"
+        )
+
+    def _free(self) -> int:
+        return self._disk.free()[0]
+
+    def _soft(self) -> int:
+        options = self._options
+        share = int(self._disk.free()[1] * options.soft_reserve_fraction)
+        return max(options.soft_reserve_bytes, share)

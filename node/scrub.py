@@ -1,0 +1,158 @@
+"""Scrub: every durable byte is read and checked, so that damage is found before it is needed.
+
+Recovery and readers check what they need; this checks the rest too: old segments, bodies nobody
+reads, padding.  Items are followed through the chain of digests from the copies at the beginning.
+
+`Scrubbing` is pure, as recovery is; `scrub` reads for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
+
+import attrs
+
+from .checksum import crc32c
+from .chronicle import Opening
+from .commands import decode_head
+from .damage import Damage
+from .errors import Corrupt, LimitExceeded
+from .forms import BundleForm, ItemForm, bodies, chain, item_crc, split_heads
+from .opening import feed
+from .places import place
+from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
+from .search import next_record
+from .segments import Segment, index_file, segment_file
+from .shelf import Shelf
+
+Reads = Generator[tuple[int, int], bytes, None]
+
+
+async def scrub(shelf: Shelf, durable_bytes: Callable[[Segment], int]) -> list[Damage]:
+    """All segments that are there now, with their index files."""
+    damages: list[Damage] = []
+    for segment in list(shelf.segments):
+        if segment.number not in shelf:
+            continue  # dropped meanwhile
+        in_memory = segment.column is not None
+        scrubbing = Scrubbing(segment, durable_bytes(segment), shelf.window_bytes)
+        handle = await shelf.files.acquire(segment.number)
+        try:
+            await feed(scrubbing.run(), handle.file)
+        finally:
+            shelf.files.release(handle)
+        places = await shelf.places(segment)
+        for damage in scrubbing.damages:
+            first, last = touched(segment, places, damage)
+            damages.append(attrs.evolve(damage, first=first, last=last))
+        if not in_memory and segment.column is not None:
+            file = index_file(segment.number)
+            damages.append(Damage(file, 0, 0, "the index, which is made again", mended=True))
+    return damages
+
+
+def touched(segment: Segment, places: Sequence[int], damage: Damage) -> tuple[int, int]:
+    """The first and the last position whose bundle the damage touches; 0, 0: none."""
+    start = place(segment.number, damage.offset & ~7)
+    end = place(segment.number, damage.offset + damage.length + 7 & ~7)
+    positions = [
+        segment.first + index
+        for index, (where, following) in enumerate(pairwise([*places, end]))
+        if where < end and following > start
+    ]
+    return (positions[0], positions[-1]) if positions else (0, 0)
+
+
+@attrs.define
+class Scrubbing:
+    """Of one segment, from its beginning to `end`."""
+
+    segment: Segment
+    end: int
+    window_bytes: int
+    damages: list[Damage] = attrs.field(factory=list, init=False)
+    _digest: bytes = attrs.field(default=b"", init=False)  # empty: not known after damage
+    _position: int = attrs.field(default=0, init=False)
+
+    def run(self) -> Reads:
+        segment, offset = self.segment, 0
+        window, base = b"", 0
+        size = max(self.window_bytes, REACH_MAX)
+        while offset < self.end:
+            record = decode(window, base, offset, segment.seed)
+            if record is None or record.end > base + len(window):
+                length = size if record is None else max(size, record.end - offset)
+                window = yield offset, length
+                base = offset
+                record = decode(window, base, offset, segment.seed)
+            if record is None or record.end > base + len(window):
+                found, window, base = yield from next_record(
+                    segment.seed, self.end, offset + 8, self.window_bytes, 0
+                )
+                following = self.end if found is None else min(found.offset, self.end)
+                self._tell(offset, following - offset, "records of unknown kind")
+                self._digest = b""
+                offset = following
+                continue
+            self._check(record, window, base)
+            offset = record.end
+
+    def _check(self, record: Record, window: bytes, base: int) -> None:
+        try:
+            if record.kind == RecordKind.SEGMENT:
+                copies = Opening.decode(record).chronicle
+                self._position, self._digest = copies.position, copies.digest
+            elif record.kind == RecordKind.BUNDLE:
+                self._check_bundle(record, window, base)
+            elif record.kind == RecordKind.ITEM:
+                self._check_item(record)
+            elif record.body_length:
+                self._tell(record.offset, record.end - record.offset, "a body that should not be")
+        except (Corrupt, LimitExceeded) as error:
+            self._tell(record.offset, record.end - record.offset, str(error))
+
+    def _check_bundle(self, record: Record, window: bytes, base: int) -> None:
+        form = BundleForm.decode(record.head)
+        start = record.body_offset
+        heads = window[start - base : start - base + form.heads_length]
+        if item_crc(*form[:6], heads) != form.crc:
+            self._tell(start, form.heads_length, f"the heads of {form.commands:,} commands")
+            return
+        split = split_heads(heads, form.commands)
+        at = start + form.heads_length
+        for head, (offset, length, crc) in zip(
+            split, bodies(split, start + padded(form.heads_length)), strict=True
+        ):
+            self._check_padding(window, base, at, offset)
+            body = window[offset - base : offset - base + length]
+            left_out = self.segment.rewritten and not any(body)
+            if crc32c(body) != crc and not left_out:
+                self._tell(offset, length, "a body", topics=(decode_head(head).topic,))
+            at = offset + length
+        self._check_padding(window, base, at, record.end)
+
+    def _check_padding(self, window: bytes, base: int, start: int, end: int) -> None:
+        if any(window[start - base : end - base]):
+            self._tell(start, end - start, "padding", mended=True)
+
+    def _check_item(self, record: Record) -> None:
+        item = ItemForm.decode(record.head)
+        if self._digest and (
+            item.position != self._position + 1
+            or chain(self._digest, item.position, item.crc) != item.digest
+        ):
+            self._tell(record.offset, PREFIX_BYTES, f"what came before position {item.position}")
+        self._position, self._digest = item.position, item.digest
+
+    def _tell(
+        self,
+        offset: int,
+        length: int,
+        what: str,
+        *,
+        topics: tuple[str, ...] = (),
+        mended: bool = False,
+    ) -> None:
+        file = segment_file(self.segment.number)
+        self.damages.append(Damage(file, offset, length, what, topics=topics, mended=mended))

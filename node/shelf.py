@@ -1,0 +1,195 @@
+"""The shelf: the segments that there are, oldest first, and where their items lie."""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from .chronicle import Chronicle
+from .env import Disk
+from .errors import Corrupt, DiskFailed, NotFound
+from .opening import feed, read_index_head, read_places
+from .positions import LOST, Column, encode_index
+from .recovery import EVERYTHING, Recovery
+from .segments import ASIDE, OpenFiles, Segment, index_file, segment_file
+
+COLUMNS_MAPPED = 8  # of sealed segments: those who read the past are few, and read on
+
+
+class Shelf:
+    """Shared by the writer and the readers of one store."""
+
+    def __init__(
+        self, disk: Disk, files: OpenFiles, segments: Sequence[Segment], window_bytes: int
+    ) -> None:
+        self.disk, self.files, self.window_bytes = disk, files, window_bytes
+        self.segments = list(segments)
+        self.unindexed: list[tuple[Segment, Chronicle]] = []  # sealed, and what they end with
+        self._by_number = {segment.number: segment for segment in segments}
+        self._firsts = [segment.first for segment in segments]
+        self._mapped: dict[int, memoryview] = {}  # the least recently used first
+
+    def add(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self._firsts.append(segment.first)
+        self._by_number[segment.number] = segment
+
+    def remove(self, number: int) -> None:
+        segment = self._by_number.pop(number)
+        self.segments.remove(segment)
+        self._firsts = [segment.first for segment in self.segments]
+        self._mapped.pop(number, None)
+        self.files.forget(number)
+
+    def get(self, number: int) -> Segment:
+        """
+        Raises:
+            NotFound: it was dropped.
+        """
+        segment = self._by_number.get(number)
+        if segment is None:
+            raise NotFound(f"{segment_file(number)} is not there: it was dropped, or is to come")
+        return segment
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._by_number
+
+    async def place_of(self, position: int) -> int:
+        """
+        Raises:
+            NotFound: it was dropped, or is still to come.
+            Corrupt: damage took it.
+        """
+        index = bisect_right(self._firsts, position) - 1
+        while index > 0 and not self._holds(index, position):
+            index -= 1  # segments without items begin where the next one begins
+        if index < 0 or not self._holds(index, position):
+            raise NotFound(f"position {position} is not in the row store: {self._range()}")
+        segment = self.segments[index]
+        column = segment.column
+        place = (
+            column.places[position - column.first]
+            if column is not None
+            else (await self.places(segment))[position - segment.first]
+        )
+        if place == LOST:
+            raise Corrupt(
+                f"position {position} is lost: {segment_file(segment.number)} is damaged where it "
+                "was recorded"
+            )
+        return place
+
+    async def places(self, segment: Segment) -> Sequence[int]:
+        """Of the items that it records, in order."""
+        if segment.column is not None:
+            return segment.column.places
+        mapped = self._mapped.pop(segment.number, None)
+        if mapped is None:
+            mapped = await self._map(segment)
+            if mapped is None:
+                assert segment.column is not None
+                return segment.column.places
+            while len(self._mapped) >= COLUMNS_MAPPED:
+                del self._mapped[next(iter(self._mapped))]
+        self._mapped[segment.number] = mapped
+        return mapped
+
+    async def write_index(
+        self, segment: Segment, column: Column, chronicle: Chronicle, *, sealed: bool
+    ) -> bool:
+        """The index file of a segment that is durable.  False: the disk is full.
+
+        Raises:
+            DiskFailed: for any other error.
+        """
+        name = index_file(segment.number)
+        buffers = encode_index(
+            column,
+            chronicle,
+            segment=segment.number,
+            covered=segment.size,
+            sealed=sealed,
+            rewritten=segment.rewritten,
+        )
+        try:
+            file = await self.disk.open(name + ASIDE, create=True)
+            try:
+                file.truncate(0)
+                file.write(0, buffers)
+                await file.sync()
+            finally:
+                file.close()
+            await self.disk.rename(name + ASIDE, name)
+            await self.disk.sync_names()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise DiskFailed(f"writing {name}: {error}") from error
+            if await self.disk.exists(name + ASIDE):
+                await self.disk.unlink(name + ASIDE)
+            return False
+        return True
+
+    async def index_rewritten(self, segment: Segment) -> bool:
+        """Its index file says from now on that the segment was rewritten.  False: the disk is full."""
+        head = await read_index_head(self.disk, segment.number)
+        if head is None:
+            column, chronicle = await self.read_again(segment)
+        else:
+            places = array("Q", await self.places(segment))
+            column, chronicle = Column(head.first, places, head.reaches), head.chronicle
+        return await self.write_index(segment, column, chronicle, sealed=True)
+
+    async def read_again(self, segment: Segment) -> tuple[Column, Chronicle]:
+        """The index of a sealed segment, made from its records."""
+        before = [each for each in self.segments if each.number < segment.number]
+        known = await self._chronicle_before(segment, before[-1] if before else None)
+        start = Chronicle(segment.uuid) if known is None else known
+        recovery = Recovery(EVERYTHING, start, known is not None, segment.number - 1)
+        handle = await self.files.acquire(segment.number)
+        try:
+            await feed(
+                recovery.scan(segment.number, segment.seed, segment.size, self.window_bytes),
+                handle.file,
+            )
+        finally:
+            self.files.release(handle)
+        if recovery.column.last < segment.last:
+            recovery.lose_until(segment.last, segment.number)
+        return recovery.column, recovery.chronicle
+
+    async def _map(self, segment: Segment) -> memoryview | None:
+        """None: the file is missing or damaged; the column was made again."""
+        head = await read_index_head(self.disk, segment.number)
+        try:
+            if head is None or head.uuid != segment.uuid or head.covered != segment.size:
+                raise Corrupt(f"{index_file(segment.number)} is not the index of its segment")
+            await read_places(self.disk, head)  # reads and checks, so that mapping does not wait
+            file = await self.disk.open(index_file(segment.number))
+        except (Corrupt, OSError):
+            segment.column, chronicle = await self.read_again(segment)
+            self.unindexed.append((segment, chronicle))
+            return None
+        try:
+            return file.map()[head.places_at :].cast("Q")
+        finally:
+            file.close()
+
+    async def _chronicle_before(self, segment: Segment, before: Segment | None) -> Chronicle | None:
+        if segment.number == 1:
+            return Chronicle(segment.uuid)
+        if before is None or before.number != segment.number - 1:
+            return None
+        head = await read_index_head(self.disk, before.number)
+        return None if head is None else head.chronicle
+
+    def _holds(self, index: int, position: int) -> bool:
+        segment = self.segments[index]
+        return segment.first <= position <= segment.last
+
+    def _range(self) -> str:
+        firsts = [segment.first for segment in self.segments if segment.first <= segment.last]
+        if not firsts:
+            return "it has no items"
+        return f"it has {firsts[0]} to {self.segments[-1].last}"
