@@ -206,12 +206,14 @@ class Reader:
         return head, body
 
     async def _fetch_stored(self, place: int) -> tuple[Head, Buffer]:
+        # The body first: to find it, the store reads the heads, and has them for the second call.
+        body = await self._store.read_body(place)
         head = self._cache.head(place)
         if head is None:
             commands = (await self._store.read_heads(place)).bundle.commands
             self._cache.put_heads(record_of(place), commands)
             head = decode_head(commands[command_of(place)].head)
-        return head, await self._store.read_body(place)
+        return head, body
 
     def _explain(self, topic: str, topic_id: int, want: Want, error: Exception) -> NoReturn:
         """
