@@ -154,6 +154,22 @@ def test_a_file_system_that_cannot_say_what_is_cached_is_asked_once(
     assert asked == 1
 
 
+def test_a_read_of_which_a_part_is_cached_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(_fd: int, buffers: list[bytearray], _offset: int, _flags: int) -> int:
+        buffers[0][:3] = b"abc"
+        return 3
+
+    async def main() -> None:
+        file = await RealDisk.at(tmp_path).open("file", create=True)
+        file.write(0, [b"abcdef"])
+        monkeypatch.setattr(os, "preadv", half)
+        assert await file.read(0, 6) == b"abcdef"
+
+    trio.run(main)
+
+
 @pytest.mark.parametrize("most", [1, 7, 1000, 1 << 20])
 def test_short_writes_are_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int

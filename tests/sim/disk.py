@@ -489,7 +489,6 @@ class SimDisk:
         self._life.check()
         _check_name(name)
         path = self._prefix + name
-        self._media.bury()
         self._media.lock(path, self._life)
         pages = self._folder.names.get(name)
         if pages is None:

@@ -281,17 +281,15 @@ def land(image: Image, changes: list[Change], rng: random.Random) -> str:
     sizes = whole
     if how in ("any", "one"):
         likely = rng.choice((0.1, 0.5, 0.9))
+        touched: dict[int, list[int]] = {}  # by sector: the changes of it
+        for index, change in enumerate(changes):
+            for sector in _sectors(change):
+                touched.setdefault(sector, []).append(index)
+        left_out = rng.choice(list(touched)) if touched else -1
         moments: dict[int, int] = {}  # by sector: the changes before this one reached it
-        touched: dict[int, None] = {}
-        for change in changes:
-            touched.update(dict.fromkeys(_sectors(change)))
-        if how == "one":
-            moments = dict.fromkeys(touched, total)
-            if moments:
-                moments[rng.choice(list(moments))] = rng.randrange(total)
-        else:
-            for sector in touched:
-                moments[sector] = total if rng.random() < likely else rng.randint(0, total)
+        for sector, indexes in touched.items():
+            complete = sector != left_out if how == "one" else rng.random() < likely
+            moments[sector] = total if complete else rng.choice(indexes)
         sizes = total if rng.random() < 0.7 else rng.randint(0, total)
         for index, change in enumerate(changes):
             for sector in _sectors(change):

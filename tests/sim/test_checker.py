@@ -253,6 +253,14 @@ def test_unknown_outcomes_may_appear_or_not() -> None:
     assert check(history).ok
 
 
+def test_a_pull_at_the_end_may_wait_and_come_back_with_nothing() -> None:
+    history = ten_entries()
+    history.pulls.append(Pull("c", KEY, after=10, began=25.0, ended=30.0, outcome="ok"))
+    history.pulls.append(Pull("c", KEY, after=10, began=25.0))
+
+    assert check(history).ok
+
+
 # -- pruning ------------------------------------------------------------------------------
 
 
@@ -336,6 +344,18 @@ def test_a_pruned_entry_does_not_come_back_on_the_same_node() -> None:
         21.2,
     )  # nor is anything known of concurrent pulls
     assert check(history).ok
+
+
+def test_a_prune_that_was_lost_with_the_power_may_come_back() -> None:
+    history = pruned(5)
+    history.prunes.append(Prune(KEY, 4, 1.0, "ok"))
+    for contents in history.finals.values():
+        contents[KEY] = Content(4, ["v4", *contents[KEY].values])
+    history.losses.append(Loss(since=21.0, at=40.0))
+    assert check(history).ok
+
+    history.losses = [Loss(since=22.0, at=40.0)]
+    assert check(history).kinds == ["first-went-back"]
 
 
 def test_a_pruned_entry_does_not_come_back_in_the_end() -> None:

@@ -151,6 +151,27 @@ def test_what_was_sent_and_not_read_is_bounded_until_it_is_read() -> None:
     between(client, server=lazy_server)
 
 
+def test_each_byte_that_is_read_makes_room_for_one() -> None:
+    async def lazy_server(env: Env) -> None:
+        async def handler(stream: trio.abc.Stream) -> None:
+            await trio.sleep(10)
+            await stream.receive_some(1000)
+            await trio.sleep_forever()
+
+        await env.net.serve(handler, PORT)
+
+    async def client(_world: World, env: Env) -> None:
+        async with await env.net.connect("b", PORT) as stream:
+            await stream.send_all(bytes(WINDOW))
+            await stream.send_all(bytes(1000))
+            assert trio.current_time() > 10
+            with trio.move_on_after(50) as scope:
+                await stream.send_all(b"x")
+            assert scope.cancelled_caught
+
+    between(client, server=lazy_server)
+
+
 # -- cuts ---------------------------------------------------------------------------------
 
 
@@ -309,6 +330,24 @@ def test_a_stopped_process_still_accepts_and_answers_when_it_goes_on() -> None:
             assert trio.current_time() > 5
 
     between(client)
+
+
+def test_a_server_that_stops_closes_what_it_never_got_to() -> None:
+    scopes: list[trio.CancelScope] = []
+
+    async def server(env: Env) -> None:
+        with trio.CancelScope() as scope:
+            scopes.append(scope)
+            await echo_server(env)
+        await trio.sleep_forever()
+
+    async def client(world: World, env: Env) -> None:
+        world.pause("b")
+        async with await env.net.connect("b", PORT) as stream:
+            scopes[0].cancel()
+            assert await stream.receive_some() == b""
+
+    between(client, server=server)
 
 
 def test_a_connection_can_be_reset_in_the_middle() -> None:

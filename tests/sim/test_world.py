@@ -12,6 +12,7 @@ from duckrow.node.env import Env
 from sim.alone import EPOCH_US
 from sim.clock import SimDeadlock
 from sim.park import SimCrashed
+from sim.trace import Trace
 from sim.world import World
 
 
@@ -218,6 +219,83 @@ def test_calls_of_a_stopped_process_return_when_it_goes_on() -> None:
     World(1).run(main)
 
     assert times == [1.0, 11.5, 12.5]
+
+
+def test_a_process_that_is_stopped_again_at_once_stays_stopped() -> None:
+    times: list[float] = []
+
+    async def program(env: Env) -> None:
+        await trio.sleep(1)
+        await env.disk.names()
+        times.append(trio.current_time())
+
+    async def main(world: World) -> None:
+        world.start("a", program)
+        world.pause("a")
+        await trio.sleep(5)
+        for _ in range(5):
+            world.resume("a")
+            world.pause("a")
+            await trio.sleep(1)
+        world.resume("a")
+        await trio.sleep(1)
+
+    World(1).run(main)
+
+    assert times == [10.0]
+
+
+def test_a_crash_point_does_not_outlive_the_process_it_was_meant_for() -> None:
+    async def program(env: Env) -> None:
+        for _ in range(5):
+            await env.disk.sync_names()
+        await trio.sleep_forever()
+
+    async def main(world: World) -> None:
+        world.start("a", program)
+        await trio.sleep(1)
+        world.host("a").media.crash_before(1)
+        world.kill("a")
+        world.start("a", program)
+        await trio.sleep(1)
+        assert world.host("a").alive
+        assert world.host("a").media.operations == 10
+
+    World(1).run(main)
+
+
+def test_what_the_dead_raise_in_their_cleanup_nobody_hears() -> None:
+    async def program(_env: Env) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise LookupError("from the grave")
+
+    async def main(world: World) -> None:
+        world.start("a", program)
+        await trio.sleep(1)
+        world.kill("a")
+        await trio.sleep(1)
+        assert world.host("a").exits == []
+
+    World(1).run(main)
+
+
+def test_equal_events_have_equal_digests_whatever_objects_they_are() -> None:
+    one, two = Trace(), Trace()
+    kind = "write"
+    one.add((kind, kind, 1.0, 300, "log"))
+    two.add(
+        (
+            str(b"write", "ascii"),
+            kind[:3] + kind[3:],
+            float("1"),
+            int("300"),
+            str(b"log", "ascii"),
+        )
+    )
+
+    assert one.digest() == two.digest()
 
 
 def test_a_stopped_process_can_be_killed() -> None:
