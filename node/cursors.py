@@ -121,7 +121,7 @@ def _back(entries: int, numbers: Numbers, topic_id: int, spans: Spans) -> Cursor
         done = {}
         for partition, (first, last) in spans.items():
             row = numbers.at_position(topic_id, partition, position)
-            done[partition] = last if row is None else min(last, max(first, row.first) - 1)
+            done[partition] = last if row is None else max(first, row.first) - 1
         return done
 
     def entries_after(done: Mapping[int, int]) -> int:

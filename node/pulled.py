@@ -100,7 +100,7 @@ def _batch(want: Want, pid: bytes, codec: int, body: Buffer, room: int, *, alone
         try:
             opened = columns.decode(body)
             if len(opened) == count:
-                fitting = _fitting(opened, start - first, stop - first, room if alone else 1 << 62)
+                fitting = _fitting(opened, start - first, stop - first, room)
                 body = columns.cut(opened, start - first, start - first + fitting)
                 first, count, stop = start, fitting, start + fitting
         except (Corrupt, LimitExceeded):

@@ -48,7 +48,7 @@ class Waiters:
             # Those who are woken together find it gone; a new one may have taken its place.
             if not lot and lots.get(partition) is lot:
                 del lots[partition]
-                if not lots and self._lots.get(topic) is lots:
+                if not lots:
                     del self._lots[topic]
 
     def wake(self, topic: str, partition: int) -> None:

@@ -45,7 +45,7 @@ class Shelf:
         self.bundles: dict[int, Bundle] = {}
         self.damaged: dict[int, None] = {}  # places of bodies
         self.reads = 0
-        self.before_read: Callable[[], None] | None = None  # something happens meanwhile
+        self.before_read: Callable[[], object] | None = None  # something happens meanwhile
 
     async def read_heads(self, place: int) -> "Stored":
         await self._turn()

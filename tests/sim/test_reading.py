@@ -15,6 +15,7 @@ from duckrow.node.cursors import FIRST, LAST, Back, Cursor
 from duckrow.node.errors import Conflict, Damaged, NotFound, Refused
 from duckrow.node.limits import MIB, PULL_BATCHES_MAX
 from duckrow.node.numbers import Numbers
+from duckrow.node.plans import ROWS_AT_ONCE
 from duckrow.node.pulled import Pulled
 from duckrow.node.reading import Pull
 from sim.clock import SimClock, seeded_scheduler
@@ -118,6 +119,18 @@ def test_at_least_one_entry_comes_and_a_first_batch_that_is_too_large_is_cut() -
     assert (
         read(pull(library, after=pulled.after, limit=1)) == library.there()[len(read(pulled)) :][:1]
     )
+
+
+def test_nothing_follows_a_batch_that_had_to_be_cut() -> None:
+    """A small one would still fit, but what lies between would be skipped."""
+    library = Library()
+    library.add(count=1_000, size=1_000)
+    library.add()
+
+    for max_bytes in range(50_000, 60_000, 500):
+        pulled = pull(library, max_bytes=max_bytes, limit=2_000)
+        assert len(pulled.batches) == 1
+        assert read(pulled) == library.there()[: len(read(pulled))]
 
 
 def test_one_pull_gives_so_many_batches_and_no_more() -> None:
@@ -351,6 +364,19 @@ def test_a_damaged_body_is_named_and_can_be_passed() -> None:
     assert read(pull(library, after=caught.value.last)) == library.there()[30:]
 
 
+def test_of_a_damaged_body_that_is_partly_pruned_the_rest_is_damaged() -> None:
+    library = Library(cached=False)
+    for _ in range(3):
+        library.add(count=10)
+    library.shelf.damaged[library.numbers.rows(library.topic().id, 0, 11, 1)[0].place] = None
+    library.prune(14)
+
+    with pytest.raises(Damaged) as caught:
+        pull(library, after=FIRST)
+    assert (caught.value.first, caught.value.last) == (15, 20)
+    assert read(pull(library, after=20)) == library.there()[6:]
+
+
 def test_a_damaged_body_that_is_pruned_is_nobodys_business() -> None:
     library = Library(cached=False)
     for _ in range(5):
@@ -362,18 +388,18 @@ def test_a_damaged_body_that_is_pruned_is_nobodys_business() -> None:
     assert read(pull(library)) == library.there()
 
 
-def test_a_body_of_another_batch_than_the_index_says_is_damage() -> None:
+@pytest.mark.parametrize("other", [1, 2])
+def test_a_body_of_another_batch_than_the_index_says_is_damage(other: int) -> None:
     library = Library(cached=False)
     library.add("t", 3)
     library.add("u", 3)
     library.add("t", 4)
     places = library.places[-3:]
-    for other in (places[1], places[2]):
-        kept = library.shelf.bundles[places[0]]
-        library.shelf.bundles[places[0]] = library.shelf.bundles[other]
-        with pytest.raises(Damaged, match="another batch"):
-            pull(library, "t")
-        library.shelf.bundles[places[0]] = kept
+    library.shelf.bundles[places[0]] = library.shelf.bundles[places[other]]
+
+    with pytest.raises(Damaged, match="another batch"):
+        pull(library, "t")
+    assert read(pull(library, "t", after=3)) == library.there()[3:]
 
 
 def test_numbers_that_the_index_lost_are_named_and_can_be_passed() -> None:
@@ -419,11 +445,13 @@ def test_what_is_applied_and_not_yet_in_the_index_is_not_there_yet() -> None:
     library.add()
 
     assert len(read(pull(library))) == 1
+    assert pull(library, after=1).batches == []
     tell(*told[0])
     assert len(read(pull(library))) == 2
 
 
-def test_pruned_and_dropped_while_it_is_read_the_pull_begins_behind() -> None:
+@pytest.mark.parametrize("last_pruned", [10, 50, 55])
+def test_pruned_and_dropped_while_it_is_read_the_pull_begins_behind(last_pruned: int) -> None:
     library = Library(cached=False)
     for _ in range(10):
         library.add(count=10)
@@ -432,12 +460,26 @@ def test_pruned_and_dropped_while_it_is_read_the_pull_begins_behind() -> None:
     library.install()
 
     def meanwhile() -> None:
-        library.prune(55)
+        library.prune(last_pruned)
         assert library.drop()
 
     library.shelf.before_read = meanwhile
     pulled = pull(library, after=4)
-    assert (pulled.missing, read(pulled)) == (51, library.there())
+    assert (pulled.missing, read(pulled)) == (last_pruned - 4, library.there())
+
+
+def test_pruned_in_the_middle_of_a_long_pull_it_ends_there() -> None:
+    """Else a reader would pass over what is missing without being told."""
+    library = Library(cached=False)
+    for _ in range(ROWS_AT_ONCE + 50):
+        library.add()
+    there = library.there()
+    library.shelf.before_read = lambda: library.prune(ROWS_AT_ONCE + 20)
+
+    pulled = pull(library)
+    assert (pulled.missing, read(pulled)) == (0, there[:ROWS_AT_ONCE])
+    pulled = pull(library, after=pulled.after)
+    assert (pulled.missing, read(pulled)) == (20, there[ROWS_AT_ONCE + 20 :])
 
 
 def test_what_was_read_before_the_rest_was_dropped_is_given() -> None:
