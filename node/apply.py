@@ -29,10 +29,10 @@ from .errors import Corrupt, LimitExceeded, UnknownVersion
 from .policies import Unfit
 from .row import Item, View
 from .state import FIRST_VERSION, State
-from .values import PARTITION_BITS, Lane, Waiting, ticket
+from .values import PARTITION_BITS, Lane, Waiting, ticket_of
 from .waiting import no_room, number, withdraw
 
-# state, head, index of the command in its bundle, its lane, effects so far.
+# state, head, ticket of the command, its lane, effects so far.
 Handler = Callable[[State, Head, int, Lane, list[Effect]], Result]
 Rules = Mapping[int, Handler]  # by kind
 
@@ -57,16 +57,16 @@ def apply(state: State, item: Item, versions: Mapping[int, Rules] | None = None)
         return effects
     rowtime.stamp(state, content.origin, content.stamp)
     age(state, effects)
-    for index, command in enumerate(content.commands):
+    for ticket, command in enumerate(content.commands, ticket_of(item.position, 0)):
         try:
             head = decode_head(command.head)
         except (Corrupt, LimitExceeded):
             continue
-        _command(state, head, index, rules, effects)
+        _command(state, head, ticket, rules, effects)
     return effects
 
 
-def _command(state: State, head: Head, index: int, rules: Rules, effects: list[Effect]) -> None:
+def _command(state: State, head: Head, ticket: int, rules: Rules, effects: list[Effect]) -> None:
     lane = lanes.admit(state, head)
     if isinstance(lane, Result):
         if head.kind == Kind.SKIP and lane.code == Code.WAITING:
@@ -74,13 +74,16 @@ def _command(state: State, head: Head, index: int, rules: Rules, effects: list[E
             return
         result = lane
     else:
-        result = _handled(state, head, index, lane, rules, effects)
-        lanes.record(state, lane, head, result, ticket(state.position, index))
-    effects.append(Answer(head.pid, head.topic, head.partition, head.seq, result, head.epoch))
+        result = _handled(state, head, ticket, lane, rules, effects)
+        lanes.record(state, lane, head, result, ticket)
+    answer: Answer = tuple.__new__(  # past its constructor, see commands.py
+        Answer, (head.pid, head.topic, head.partition, head.seq, result, head.epoch)
+    )
+    effects.append(answer)
 
 
 def _handled(
-    state: State, head: Head, index: int, lane: Lane, rules: Rules, effects: list[Effect]
+    state: State, head: Head, ticket: int, lane: Lane, rules: Rules, effects: list[Effect]
 ) -> Result:
     handler = rules.get(head.kind)
     if handler is None:
@@ -88,7 +91,7 @@ def _handled(
     if head.topic and head.kind not in _OF_TOPIC_LANES:
         return _refused(state, Reason.TOPIC_LANE)
     try:
-        return handler(state, head, index, lane, effects)
+        return handler(state, head, ticket, lane, effects)
     except Corrupt:  # by the readers, before anything was changed
         return _refused(state, Reason.MALFORMED)
 
@@ -100,19 +103,18 @@ def _withdraw(state: State, head: Head, effects: list[Effect]) -> None:
     withdraw(state, waiting, effects)
 
 
-def _produce(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def _produce(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     partitions, count, _, _, ids, expect_last = Produce.of(head)
     topic = state.topics.rows.get(head.topic)
     if topic is None and expect_last:  # or a batch that is not wanted would make a topic
         return Result(Code.CONFLICT, reason=Reason.OTHER_LAST, position=state.position)
     if topic is None or partitions != topic.policy.partitions or head.partition >= partitions:
-        made = topics.for_batch(state, head, partitions, index, effects)
+        made = topics.for_batch(state, head, partitions, ticket, effects)
         if isinstance(made, Result):
             return made
         topic = made
     named = ids or ()
     expected = -1 if expect_last is None else expect_last
-    place = ticket(state.position, index)
     if topic.id << PARTITION_BITS | head.partition not in state.queues:
         result = number(
             state,
@@ -123,7 +125,7 @@ def _produce(state: State, head: Head, index: int, lane: Lane, effects: list[Eff
             head.time,
             named,
             expected,
-            place,
+            ticket,
             effects,
         )
         if result is not None:
@@ -140,20 +142,20 @@ def _produce(state: State, head: Head, index: int, lane: Lane, effects: list[Eff
         tuple(named),
         expected,
     )
-    return no_room(state, topic, batch, place, lane)
+    return no_room(state, topic, batch, ticket, lane)
 
 
-def _skip(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def _skip(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     """The seq came as a skip before it came as anything else; it never will be anything else."""
     return Result(Code.WITHDRAWN, position=state.position)
 
 
-def _nothing(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def _nothing(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     """CLOCK and BARRIER: being applied is all they are for."""
     return Result(Code.ORDERED, position=state.position)
 
 
-def _settings(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def _settings(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     try:
         state.settings = settings.changed(state.settings, Settings.of(head).values)
     except Unfit as unfit:
@@ -162,7 +164,7 @@ def _settings(state: State, head: Head, index: int, lane: Lane, effects: list[Ef
     return Result(Code.ORDERED, position=state.position)
 
 
-def _switch(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def _switch(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     """One version at a time, so that a slip of the finger cannot stop every node for ever."""
     (version,) = Switch.of(head)
     if version not in (state.version, state.version + 1):

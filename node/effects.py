@@ -7,7 +7,7 @@ the order in which they happened.  They are values: losing one changes nothing i
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Code(enum.IntEnum):
@@ -26,6 +26,10 @@ class Code(enum.IntEnum):
     GAP = 11  # an earlier seq of the lane is missing, nothing was done; detail: the expected seq
     UNKNOWN_PRODUCER = 12  # this lane is not, or no longer, known, and its first seq is 1
     FORGOTTEN = 13  # done, but the result is no longer kept
+
+
+ORDERED: Final = int(Code.ORDERED)  # plain numbers for the hottest path: enums are slow to look
+WAITING: Final = int(Code.WAITING)  # up, to compare and to pack
 
 
 class Reason(enum.IntEnum):
@@ -63,13 +67,13 @@ class Reason(enum.IntEnum):
 class Result(NamedTuple):
     """The answer to one command; the same on every node, and again when it is asked again."""
 
-    code: int  # a Code; plain here, since applying is hot and enums are slow to make
+    code: int  # a Code; results that were kept come back with the plain number
     first: int = 0  # number of the first entry; 0 if nothing was numbered, or in several places
     count: int = 0  # type: ignore[assignment]  # entries; nobody counts in a tuple
     time: int = 0  # of the entries, microseconds
     position: int = 0  # of the item that decided it
     detail: int = 0  # by code and reason
-    reason: int = Reason.NONE
+    reason: int = 0  # a Reason
     duplicate: bool = False  # decided before, by an earlier copy of the command
 
     @property

@@ -27,7 +27,7 @@ import struct
 from typing import Final
 
 from .commands import Head
-from .effects import Answer, Code, Effect, Reason, Result
+from .effects import WAITING, Answer, Code, Effect, Reason, Result
 from .limits import LANE_RESULTS_MAX, PARTITIONS_MAX
 from .names import is_topic_name
 from .state import State
@@ -44,35 +44,41 @@ def admit(state: State, head: Head) -> Lane | Result:
 
     A lane with last = 0 is a new one, or one that starts again.
     """
-    key = head.lane
-    lane = state.lanes.rows.get(key)
-    producer = state.producers.rows.get(head.pid)
-    if lane is None and not _can_be(key):
-        return Result(Code.REFUSED, reason=Reason.BAD_LANE, position=state.position)
+    lane = state.lanes.rows.get((head.pid, head.topic, head.partition))
+    epoch, topic_id = head.epoch, head.topic_id
+    if (
+        lane is not None
+        and head.seq == lane.last + 1
+        and epoch == lane.epoch == state.producers.rows[head.pid].epoch
+        and (not topic_id or _is_meant(state, head))
+    ):
+        return lane
+    return _admit_other(state, head, lane)
+
+
+def _admit_other(state: State, head: Head, lane: Lane | None) -> Lane | Result:
+    position = state.position
+    if lane is None and not _can_be(head.lane):
+        return Result(Code.REFUSED, reason=Reason.BAD_LANE, position=position)
     if head.seq < 1:
-        return Result(Code.REFUSED, reason=Reason.BAD_SEQ, position=state.position)
-    if head.topic_id and head.topic:
+        return Result(Code.REFUSED, reason=Reason.BAD_SEQ, position=position)
+    if head.topic_id and not _is_meant(state, head):
         topic = state.topics.rows.get(head.topic)
-        if topic is None or topic.id != head.topic_id:
-            return Result(
-                Code.CONFLICT,
-                reason=Reason.OTHER_TOPIC,
-                detail=topic.id if topic else 0,
-                position=state.position,
-            )
+        there = topic.id if topic else 0
+        return Result(Code.CONFLICT, reason=Reason.OTHER_TOPIC, detail=there, position=position)
+    producer = state.producers.rows.get(head.pid)
     if producer is not None and head.epoch < producer.epoch:
-        return Result(Code.FENCED, detail=producer.epoch, position=state.position)
+        return Result(Code.FENCED, detail=producer.epoch, position=position)
     if lane is None or lane.epoch != head.epoch:
-        if head.seq != 1:
-            if lane is None and (producer is None or producer.epoch == head.epoch):
-                return Result(Code.UNKNOWN_PRODUCER, position=state.position)
-            return Result(Code.GAP, detail=1, position=state.position)  # known to start again
-        return Lane(head.epoch, 0, b"", ())
+        if head.seq == 1:
+            return Lane(head.epoch, 0, b"", ())
+        if lane is None and (producer is None or producer.epoch == head.epoch):
+            return Result(Code.UNKNOWN_PRODUCER, position=position)
+        return Result(Code.GAP, detail=1, position=position)  # it is known to start again
     if head.seq <= lane.last:
         return remembered(lane, head.seq)
-    if head.seq > lane.last + 1:
-        return Result(Code.GAP, detail=lane.last + 1, position=state.position)
-    return lane
+    assert head.seq > lane.last + 1, "the next one was admitted"
+    return Result(Code.GAP, detail=lane.last + 1, position=position)
 
 
 def remembered(lane: Lane, seq: int) -> Result:
@@ -95,19 +101,21 @@ def waiting_ticket(lane: Lane, seq: int) -> int | None:
 
 def record(state: State, lane: Lane, head: Head, result: Result, ticket: int) -> None:
     """The command was applied with this result: its seq is consumed."""
-    key = head.lane
-    results = _packed(result)
+    key = head.pid, head.topic, head.partition
+    epoch, last, results, waiting = lane
     kept = head.seq - head.done
     if kept > 1:
         kept = min(kept, LANE_RESULTS_MAX)
-        results = (lane.results + results)[-kept * RESULT_BYTES :]
-    waiting = lane.waiting
-    if result.code == Code.WAITING:
+        results = (results + _packed(result))[-kept * RESULT_BYTES :]
+    else:  # it waits for one answer at a time
+        results = _packed(result)
+    if result.code == WAITING:
         waiting = (*waiting, (head.seq, ticket))
-    if not lane.last:
+    if not last:
         key = _begin(state, head, key)
+    now: Lane = tuple.__new__(Lane, (epoch, last + 1, results, waiting))
     lanes = state.lanes
-    lanes.put(key, Lane(head.epoch, head.seq, results, waiting))
+    lanes.put(key, now)
     lanes.touch(key)
     if len(lanes.rows) > state.settings.lanes_max:
         _forget_oldest(state)
@@ -139,6 +147,14 @@ def derive(state: State) -> None:
     state.lanes_of = {}
     for key in state.lanes.rows:
         state.lanes_of.setdefault(key[1], {})[key] = None
+
+
+def _is_meant(state: State, head: Head) -> bool:
+    """Whether the topic that the lane hangs on is the one whose id the head gives."""
+    if not head.topic:
+        return True  # a topic that its command names otherwise
+    topic = state.topics.rows.get(head.topic)
+    return topic is not None and topic.id == head.topic_id
 
 
 def _can_be(key: LaneKey) -> bool:

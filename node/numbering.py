@@ -17,7 +17,7 @@ from .limits import RUNS_MAX, RUNS_MIN, RUNS_TOTAL
 from .policies import DEFAULT, Policy, whole_spans
 from .rowtime import entry_time
 from .state import EMPTY, State
-from .values import PARTITION_BITS, Partition, Topic, index_of, position_of
+from .values import COMMAND_BITS, COMMAND_MASK, PARTITION_BITS, Partition, Topic
 
 
 def append(
@@ -44,19 +44,24 @@ def append(
     first = last + 1
     last += count
     total += size
+    body = ticket >> COMMAND_BITS
     time = entry_time(state, latest, time)
-    position = position_of(ticket)
-    tail += runs.pack(first, size, time, position)
+    tail += runs.pack(first, size, time, body)
     if len(tail) == runs.CHUNK_BYTES:
         chunks, tail = _sealed(state, chunks, tail), b""
     if stray:
-        alive = stray_number >= kept
-        stray_number, stray_position = last, min(position, stray_position if alive else position)
-    new = Partition(kept, last, time, total, chunks, tail, stray_number, stray_position)
-    state.partitions.put(key, new)
-    effects.append(
-        Appended(topic_id, name, partition, first, count, time, size, position, index_of(ticket))
+        lowest = stray_position if stray_number >= kept else body
+        stray_number, stray_position = last, min(body, lowest)
+    # These two past their constructors, which would cost as much as all the rest.
+    new: Partition = tuple.__new__(
+        Partition, (kept, last, time, total, chunks, tail, stray_number, stray_position)
     )
+    state.partitions.put(key, new)
+    index = ticket & COMMAND_MASK
+    effect: Appended = tuple.__new__(
+        Appended, (topic_id, name, partition, first, count, time, size, body, index)
+    )
+    effects.append(effect)
     if policy is not DEFAULT:
         hold_to_limits(state, topic, partition, new, effects)
     return first, time
@@ -89,11 +94,13 @@ def prune(
     first = whole_spans(topic.policy, first)
     if first <= now.first:
         return now
-    if first > now.last:
-        now = now._replace(first=first, size=0, chunks=(), tail=b"")
+    _, last, time, size, chunks, tail, stray_number, stray_position = now
+    if first > last:
+        size, chunks, tail = 0, (), b""
     else:
-        chunks, tail, dead = runs.without(now.chunks, now.tail, first)
-        now = now._replace(first=first, size=now.size - dead, chunks=chunks, tail=tail)
+        chunks, tail, dead = runs.without(chunks, tail, first)
+        size -= dead
+    now = Partition(first, last, time, size, chunks, tail, stray_number, stray_position)
     state.partitions.put(topic.key(partition), now)
     effects.append(Pruned(topic.id, topic.name, partition, first))
     return now

@@ -16,6 +16,7 @@ from .state import State
 from .tables import Recent, Table
 from .values import (
     PARTITION_BITS,
+    PARTITION_MASK,
     Known,
     Lane,
     LaneKey,
@@ -28,7 +29,6 @@ from .values import (
 )
 
 Row = list[Any]
-_PARTITION_MASK: Final = (1 << PARTITION_BITS) - 1
 
 
 class Form(NamedTuple):
@@ -49,7 +49,7 @@ class Form(NamedTuple):
 def encode_chunks(key: int, partition: Partition) -> Iterator[Row]:
     """The full chunks of runs, a row each, since together they may be larger than a capture's chunk."""
     for chunk in partition.chunks:
-        yield [key >> PARTITION_BITS, key & _PARTITION_MASK, chunk]
+        yield [key >> PARTITION_BITS, key & PARTITION_MASK, chunk]
 
 
 def decode_chunk(state: State, row: Row) -> None:
@@ -73,7 +73,7 @@ def _decode_topic(state: State, row: Row) -> None:
 
 def _encode_partition(key: int, partition: Partition) -> Row:
     first, last, time, size, _, tail, stray_number, stray_position = partition
-    ids = key >> PARTITION_BITS, key & _PARTITION_MASK
+    ids = key >> PARTITION_BITS, key & PARTITION_MASK
     return [*ids, first, last, time, size, tail, stray_number, stray_position]
 
 

@@ -30,11 +30,16 @@ def mark(state: State, view: View) -> None:
 
 def stamp(state: State, origin: int, at: int) -> None:
     """A bundle was made by `origin` when its clock said `at`."""
-    view = state.view
-    if view is None or not any(member.id == origin for member in view.members):
-        return
-    state.stamps[origin] = at
-    _advance(state)
+    members = state.view.members if state.view else ()
+    for member in members:
+        if member.id == origin:
+            state.stamps[origin] = at
+            if at > state.row_time:  # or it moves nothing
+                if len(members) == 1 and member.weight:
+                    state.row_time = at
+                else:
+                    _advance(state)
+            return
 
 
 def entry_time(state: State, latest: int, time: int) -> int:
@@ -52,17 +57,11 @@ def entry_time(state: State, latest: int, time: int) -> int:
 def _advance(state: State) -> None:
     assert state.view is not None
     now, stamps = state.row_time, state.stamps
-    members = state.view.members
-    if len(members) == 1 and members[0].weight:
-        reached = stamps.get(members[0].id, now)
-    else:
-        told = sorted([(stamps.get(each.id, now), each.weight) for each in members], reverse=True)
-        reached = now
-        missing = sum([weight for _, weight in told])  # twice what more than half lacks
-        for time, weight in told:
-            missing -= 2 * weight
-            if missing < 0:
-                reached = time
-                break
-    if reached > now:
-        state.row_time = reached
+    told = [(stamps.get(each.id, now), each.weight) for each in state.view.members]
+    told.sort(reverse=True)
+    missing = sum([weight for _, weight in told])  # twice what is lacking to one half
+    for time, weight in told:
+        missing -= 2 * weight
+        if missing < 0:
+            state.row_time = max(now, time)
+            return

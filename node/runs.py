@@ -25,6 +25,7 @@ Run = tuple[int, int, int, int]  # first number, bytes, time of the newest entry
 
 _RUN: Final = struct.Struct("<QQqQ")
 _FIRST: Final = struct.Struct("<Q")
+_BYTES: Final = struct.Struct("<8xQ")
 pack: Final = _RUN.pack
 RUN_BYTES: Final = _RUN.size
 CHUNK_RUNS: Final = 64
@@ -32,8 +33,9 @@ CHUNK_BYTES: Final = CHUNK_RUNS * RUN_BYTES
 
 
 def each(chunks: tuple[bytes, ...], tail: bytes) -> Iterator[Run]:
-    for chunk in (*chunks, tail):
+    for chunk in chunks:
         yield from _RUN.iter_unpack(chunk)
+    yield from _RUN.iter_unpack(tail)
 
 
 def oldest(chunks: tuple[bytes, ...], tail: bytes) -> Run:
@@ -91,13 +93,11 @@ def without(
     front = chunks[gone] if gone < len(chunks) else tail
     cut = 0
     while cut + RUN_BYTES < len(front) and _FIRST.unpack_from(front, cut + RUN_BYTES)[0] <= first:
+        dead += _BYTES.unpack_from(front, cut)[0]
         cut += RUN_BYTES
-    if cut:
-        dead += _bytes_of(front[:cut])
-        front = front[cut:]
     if gone < len(chunks):
-        return ((front, *chunks[gone + 1 :]) if gone or cut else chunks), tail, dead
-    return (), front, dead
+        return ((front[cut:], *chunks[gone + 1 :]) if gone or cut else chunks), tail, dead
+    return (), front[cut:], dead
 
 
 def thinned(chunks: tuple[bytes, ...], limit: int) -> tuple[bytes, ...]:

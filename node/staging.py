@@ -21,24 +21,23 @@ from .numbering import append
 from .policies import has_room, too_large
 from .state import EMPTY, State
 from .topics import for_batch
-from .values import Lane, Staged, Topic, Writer, ticket
+from .values import Lane, Staged, Topic, Writer, index_of, ticket_of
 
 
-def stage(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def stage(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     partitions, count, _, _, writer, batch, task = Stage.of(head)
     if len(state.stages) >= (limit := state.settings.stages_max):
         return Result(
             Code.FULL, reason=Reason.TOO_MANY_STAGES, detail=limit, position=state.position
         )
-    topic = for_batch(state, head, partitions, index, effects)
+    topic = for_batch(state, head, partitions, ticket, effects)
     if isinstance(topic, Result):
         return topic
     if limit := too_large(topic.policy, count, head.length):
         return Result(Code.REFUSED, reason=Reason.TOO_LARGE, detail=limit, position=state.position)
-    name = ticket(state.position, index)
     since = state.row_time or head.time  # until the row has a time, the client's is all there is
     state.stages.put(
-        name,
+        ticket,
         Staged(
             topic.name,
             topic.id,
@@ -52,12 +51,14 @@ def stage(state: State, head: Head, index: int, lane: Lane, effects: list[Effect
             since,
         ),
     )
-    state.stage_order.append(name)
-    state.stages_of.setdefault(writer, {})[name] = None
-    return Result(Code.STAGED, count=count, time=head.time, position=state.position, detail=index)
+    state.stage_order.append(ticket)
+    state.stages_of.setdefault(writer, {})[ticket] = None
+    return Result(
+        Code.STAGED, count=count, time=head.time, position=state.position, detail=index_of(ticket)
+    )
 
 
-def commit(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def commit(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     """Answers with the number of entries; where each stage went, its effect tells."""
     writer, batch, names = Commit.of(head)
     before = state.writers.rows.get(writer)
@@ -128,7 +129,7 @@ def _chosen(
 ) -> list[tuple[int, Topic, Staged]] | Result:
     chosen: dict[int, tuple[int, Topic, Staged]] = {}
     for place, (position, index) in enumerate(names, 1):
-        name = ticket(position, index)
+        name = ticket_of(position, index)
         staged = state.stages.rows.get(name) if index < BUNDLE_COMMANDS_MAX else None
         topic = state.topics.rows.get(staged.topic) if staged else None
         if (

@@ -15,16 +15,16 @@ from .numbering import hold_to_limits, note_age, prune
 from .policies import DEFAULT, Policy, Unfit
 from .settings import Create
 from .state import EMPTY, State
-from .values import Lane, Topic, ticket
+from .values import Lane, Topic
 
 
 def for_batch(
-    state: State, head: Head, partitions: int, index: int, effects: list[Effect]
+    state: State, head: Head, partitions: int, ticket: int, effects: list[Effect]
 ) -> Topic | Result:
     """The topic that a batch is for, made if it may be; `partitions` is what the client assumed."""
     topic = state.topics.rows.get(head.topic)
     if topic is None:
-        return _by_batch(state, head, partitions, index, effects)
+        return _by_batch(state, head, partitions, ticket, effects)
     if partitions != topic.policy.partitions:
         return Result(
             Code.CONFLICT,
@@ -37,7 +37,7 @@ def for_batch(
     return topic
 
 
-def create(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def create(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     name, changes = TopicPolicy.of(head)
     if not is_topic_name(name):
         return _bad_name(state)
@@ -49,11 +49,11 @@ def create(state: State, head: Head, index: int, lane: Lane, effects: list[Effec
         policy = policies.changed(DEFAULT, changes)
     except Unfit as unfit:
         return _unfit(state, unfit)
-    topic = _made(state, name, policy, index, effects)
+    topic = _made(state, name, policy, ticket, effects)
     return Result(Code.ORDERED, detail=topic.id, position=state.position)
 
 
-def configure(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def configure(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     """The new policy holds at once: what is too much goes, and who waited and fits is numbered."""
     name, changes = TopicPolicy.of(head)
     topic = _meant(state, head, name)
@@ -83,7 +83,7 @@ def configure(state: State, head: Head, index: int, lane: Lane, effects: list[Ef
     return Result(Code.ORDERED, detail=topic.id, position=state.position)
 
 
-def delete(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def delete(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     (name,) = Delete.of(head)
     topic = _meant(state, head, name)
     if isinstance(topic, Result):
@@ -102,7 +102,7 @@ def delete(state: State, head: Head, index: int, lane: Lane, effects: list[Effec
     return Result(Code.ORDERED, detail=topic.id, position=state.position)
 
 
-def prune_topic(state: State, head: Head, index: int, lane: Lane, effects: list[Effect]) -> Result:
+def prune_topic(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effect]) -> Result:
     """Answers with the number that is the first one now."""
     name, partition, number = Prune.of(head)
     topic = _meant(state, head, name)
@@ -127,7 +127,7 @@ def derive(state: State) -> None:
 
 
 def _by_batch(
-    state: State, head: Head, partitions: int, index: int, effects: list[Effect]
+    state: State, head: Head, partitions: int, ticket: int, effects: list[Effect]
 ) -> Topic | Result:
     if not is_topic_name(head.topic):
         return _bad_name(state)
@@ -138,11 +138,11 @@ def _by_batch(
     if (full := _too_many(state)) is not None:
         return full
     policy = DEFAULT if partitions == 1 else Policy(partitions=partitions)
-    return _made(state, head.topic, policy, index, effects)
+    return _made(state, head.topic, policy, ticket, effects)
 
 
-def _made(state: State, name: str, policy: Policy, index: int, effects: list[Effect]) -> Topic:
-    topic = Topic(ticket(state.position, index), name, _shared(policy))
+def _made(state: State, name: str, policy: Policy, ticket: int, effects: list[Effect]) -> Topic:
+    topic = Topic(ticket, name, _shared(policy))
     state.topics.put(name, topic)
     state.names[topic.id] = name
     effects.append(Created(topic.id, name))

@@ -16,12 +16,14 @@ from typing import Final, NamedTuple
 from .policies import Policy
 
 COMMAND_BITS: Final = 14  # BUNDLE_COMMANDS_MAX
+COMMAND_MASK: Final = (1 << COMMAND_BITS) - 1
 PARTITION_BITS: Final = 10  # PARTITIONS_MAX
+PARTITION_MASK: Final = (1 << PARTITION_BITS) - 1
 
 LaneKey = tuple[bytes, str, int]  # pid, topic name ("" without one), partition
 
 
-def ticket(position: int, index: int) -> int:
+def ticket_of(position: int, index: int) -> int:
     """Names a command by its place in the row; tickets grow as the row does."""
     return position << COMMAND_BITS | index
 
@@ -31,7 +33,7 @@ def position_of(ticket: int) -> int:
 
 
 def index_of(ticket: int) -> int:
-    return ticket & (1 << COMMAND_BITS) - 1
+    return ticket & COMMAND_MASK
 
 
 class Topic(NamedTuple):

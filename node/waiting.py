@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from . import ids, lanes
-from .effects import Code, Effect, Reason, Result
+from .effects import ORDERED, Code, Effect, Reason, Result
 from .limits import LANE_WAITING_MAX
 from .numbering import append
 from .policies import WhenFull, has_room, too_large
@@ -39,7 +39,7 @@ def number(
 ) -> Result | None:
     """Numbers a batch whose turn it is, or says why it never gets any; None: there is no room."""
     policy = topic.policy
-    if named or expect_last >= 0 or policy.max_entries or policy.max_bytes:
+    if named or expect_last >= 0 or policy.when_full or policy.max_bytes:
         final = _final(state, topic, partition, count, size, named, expect_last)
         if final is not None:
             return final
@@ -51,7 +51,10 @@ def number(
     first, time = append(state, topic, partition, count, size, time, ticket, effects)
     if named:
         ids.remember(state, topic, partition, first, time, named)
-    return Result(Code.ORDERED, first, count, time, state.position)
+    result: Result = tuple.__new__(  # past its constructor, see commands.py
+        Result, (ORDERED, first, count, time, state.position, 0, 0, False)
+    )
+    return result
 
 
 def no_room(state: State, topic: Topic, batch: Waiting, ticket: int, lane: Lane) -> Result:
