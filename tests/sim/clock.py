@@ -9,8 +9,9 @@ when nothing will ever happen again.
 from __future__ import annotations
 
 import heapq
+import random
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -64,18 +65,34 @@ class SimClock(trio.abc.Clock):
         return 0
 
 
-@contextmanager
-def seeded_scheduler(seed: int) -> Iterator[None]:
-    """Trio runs what is ready in an order that the seed decides.
+class Order:
+    """In the place of trio's generator: decides in which order the runnable tasks run."""
 
-    The switch is trio's own, made for Hypothesis: it sorts each batch of runnable tasks by age and
-    shuffles it with a generator of its own.  The names are private; a test pins them.
+    def __init__(self, seed: int) -> None:
+        self._shuffle = random.Random(seed).shuffle
+
+    def shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
+        """Trio runs the last one first."""
+        if len(batch) > 1:
+            self._shuffle(batch)
+
+
+@contextmanager
+def scheduled_by(order: Order) -> Iterator[None]:
+    """While it lasts, trio runs what is ready in the order that `order` decides.
+
+    The switch is trio's own, made for Hypothesis: it sorts each batch of runnable tasks by age,
+    so that the order in which they became runnable does not matter, and lets a generator of its
+    own shuffle it.  The names are private; a test pins them.
     """
-    was, state = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r.getstate()
+    was = _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r
     _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
-    _trio_run._r.seed(seed)
+    _trio_run._r = order  # type: ignore[assignment]
     try:
         yield
     finally:
-        _trio_run._ALLOW_DETERMINISTIC_SCHEDULING = was  # type: ignore[misc]
-        _trio_run._r.setstate(state)
+        _trio_run._ALLOW_DETERMINISTIC_SCHEDULING, _trio_run._r = was  # type: ignore[misc]
+
+
+def seeded_scheduler(seed: int) -> AbstractContextManager[None]:
+    return scheduled_by(Order(seed))

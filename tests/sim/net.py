@@ -335,7 +335,7 @@ class Net:
         kind, data = source.flight.popleft()
         target = source.peer
         if target.life.alive and not target.closed and not target.broken:
-            self.world.note(kind, source.host.name, target.host.name, len(data))
+            self.world.trace.add((kind, source.host.name, target.host.name, len(data)))
             target.arrive(kind, data)
         elif kind != "reset" and not source.broken and not source.closed:
             if target.host.powered:

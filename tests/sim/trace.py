@@ -1,7 +1,7 @@
 """What happened, as a running digest, and as text when somebody wants to read it.
 
 Events are flat tuples of numbers and short strings (a scheduler step is a bare number, the task's).
-They are gathered and packed a thousand at a time with `marshal`, format 2, whose output depends on
+They are gathered and packed about a thousand at a time with `marshal`, format 2, whose output depends on
 values alone; formatting them would cost more than the simulation itself.  The time is an event of
 its own, written when it changes.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+from collections.abc import Callable
 from typing import Any
 
 Event = int | tuple[Any, ...]
@@ -24,12 +25,14 @@ class Trace:
         self._events: list[Event] = []
         self._kept: list[Event] | None = [] if keep else None
         self._flushed = 0
+        # The hottest call of the simulation, so it is the list's own.
+        self.add: Callable[[Event], None] = self._events.append
 
-    def add(self, event: Event) -> None:
-        events = self._events
-        events.append(event)
-        if len(events) >= BATCH:
+    def time(self, now: float) -> None:
+        """Time went on, to `now`."""
+        if len(self._events) >= BATCH:
             self._flush()
+        self._events.append(("time", now))
 
     @property
     def count(self) -> int:

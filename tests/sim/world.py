@@ -31,7 +31,7 @@ import trio
 from duckrow.node.env import Env
 
 from .alone import EPOCH_US
-from .clock import SimClock, SimDeadlock, seeded_scheduler
+from .clock import Order, SimClock, SimDeadlock, scheduled_by
 from .disk import Media
 from .guard import guarded
 from .net import Listener, Net, SimNet, SimStream
@@ -125,9 +125,9 @@ class World:
         self.hosts: dict[str, Host] = {}
         self.net = Net(self)
         self._guard = guard
-        self._instruments = [_Steps(self)] if trace_steps else []
+        self._order = _Steps(self) if trace_steps else Order(seed)
         self._nursery: trio.Nursery | None = None
-        self.clock.on_jump = self._jumped
+        self.clock.on_jump = self.trace.time
 
     def rng(self, *name: object) -> random.Random:
         """A stream of its own for each use, so that one more draw here shifts nothing there."""
@@ -232,11 +232,12 @@ class World:
             SimDeadlock: nothing could happen any more.
             ExceptionGroup: processes ended with errors that are not tolerated.
         """
-        with seeded_scheduler(self.seed), guarded(self._guard):
+        instruments = [self._order.tasks] if isinstance(self._order, _Steps) else []
+        with scheduled_by(self._order), guarded(self._guard):
             gc.collect()
             gc.disable()  # finalizers would run at moments that depend on allocations
             try:
-                result = trio.run(self._run, main, clock=self.clock, instruments=self._instruments)
+                result = trio.run(self._run, main, clock=self.clock, instruments=instruments)
             except BaseExceptionGroup as group:
                 raise bare(group) from None
             except SimDeadlock as deadlock:
@@ -271,9 +272,6 @@ class World:
         self.clock.on_deadlock = None
         raise SimDeadlock(f"nothing can happen any more, at {self.clock.now:.6f} s")
 
-    def _jumped(self, now: float) -> None:
-        self.trace.add(("time", now))
-
 
 def _cancelled(error: BaseException) -> BaseException | None:
     """The part that belongs to trio, which has to get it back."""
@@ -282,22 +280,39 @@ def _cancelled(error: BaseException) -> BaseException | None:
     return error if isinstance(error, trio.Cancelled) else None
 
 
-class _Steps(trio.abc.Instrument):
-    """Every scheduler decision goes into the trace: which task runs next."""
+class _Steps(Order):
+    """Every scheduler decision goes into the trace: which task runs next.
+
+    Trio's instruments could tell each step; but they cost as much as a step, and the order of a
+    batch says the same.
+    """
 
     def __init__(self, world: World) -> None:
-        self._world, self._add = world, world.trace.add
-        self._numbers: dict[trio.lowlevel.Task, int] = {}
-        self._count = 0
+        super().__init__(world.seed)
+        self.tasks = _Tasks(world.trace)
+        self._world, self._add, self._numbers = world, world.trace.add, self.tasks.numbers
+
+    def shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
+        self._world.steps += len(batch)
+        if len(batch) > 1:
+            super().shuffle(batch)
+            for task in reversed(batch):
+                self._add(self._numbers[task])
+        elif batch:
+            self._add(self._numbers[batch[0]])
+
+
+class _Tasks(trio.abc.Instrument):
+    """Numbers for tasks, in the order in which they were spawned."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.numbers: dict[trio.lowlevel.Task, int] = {}
+        self._trace, self._count = trace, 0
 
     def task_spawned(self, task: trio.lowlevel.Task) -> None:
         self._count += 1
-        self._numbers[task] = self._count
-        self._add(("task", self._count, task.context.get(_label, "-"), task.name))
+        self.numbers[task] = self._count
+        self._trace.add(("task", self._count, task.context.get(_label, "-"), task.name))
 
     def task_exited(self, task: trio.lowlevel.Task) -> None:
-        del self._numbers[task]
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._world.steps += 1
-        self._add(self._numbers[task])
+        del self.numbers[task]
