@@ -1,7 +1,7 @@
 """Captures: the state as bytes, taken in slices while it goes on changing; back again; and its hash.
 
-A capture is a sequence of chunks of at most 64 KiB, each a CBOR array of rows, each an array that
-begins with the number of its table (rowforms.py):
+A capture is a sequence of chunks of some KiB, at most 64.  A chunk is a CBOR array of rows, and a
+row an array that begins with the number of its table (rowforms.py):
 
     [0, "duckrow state", format, version, position, row time, turn, settings, view, stamps]
     [1, "topic-a", 81920, [max_age, max_entries, ...]]
@@ -32,6 +32,7 @@ from .state import State
 MAGIC: Final = "duckrow state"
 FORMAT: Final = 1
 CHUNK_BYTES_MAX: Final = 64 * 1024
+CHUNK_BYTES: Final = 16 * 1024  # takes a millisecond or so: a slice must not hold the node up
 HASH_BYTES: Final = 16
 _HEADER: Final = 0
 _RUNS: Final = 9
@@ -70,7 +71,7 @@ class Capture:
             state.capturing = False
 
 
-def capture(state: State, chunk_bytes: int = CHUNK_BYTES_MAX) -> Capture:
+def capture(state: State, chunk_bytes: int = CHUNK_BYTES) -> Capture:
     """Chunks of at most so many bytes, but of a row at least."""
     return Capture(state, chunk_bytes)
 

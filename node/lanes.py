@@ -115,8 +115,7 @@ def record(state: State, lane: Lane, head: Head, result: Result, ticket: int) ->
         key = _begin(state, head, key)
     now: Lane = tuple.__new__(Lane, (epoch, last + 1, results, waiting))
     lanes = state.lanes
-    lanes.put(key, now)
-    lanes.touch(key)
+    lanes.renew(key, now)
     if len(lanes.rows) > state.settings.lanes_max:
         _forget_oldest(state)
 

@@ -85,8 +85,7 @@ def commit(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effe
             stray=True,
         )
         count += staged.entries
-    state.writers.put(writer, Writer(batch, count, state.position))
-    state.writers.touch(writer)
+    state.writers.renew(writer, Writer(batch, count, state.position))
     if len(state.writers) > state.settings.writers_max:
         forget_writers(state)
     for name in [*state.stages_of.get(writer, ())]:

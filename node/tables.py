@@ -64,7 +64,7 @@ class Table(Generic[K, V]):
 
 
 class Recent(Table[K, V]):
-    """A table whose order is state: what was touched last stands last, and the first goes first.
+    """A table whose order is state: what was renewed last stands last, and the first goes first.
 
     Not a plain dict from which rows are taken and put back: finding its first row again and again
     would mean stepping over all the gaps at the front.
@@ -78,7 +78,11 @@ class Recent(Table[K, V]):
         super().__init__()
         self.rows = OrderedDict()
 
-    def touch(self, key: K) -> None:
+    def renew(self, key: K, value: V) -> None:
+        """Puts the row, and it stands last."""
+        if self._noted is not None:
+            self._note(key)
+        self.rows[key] = value
         self.rows.move_to_end(key)
 
     def oldest(self) -> K:

@@ -66,7 +66,7 @@ def test_chunks_are_small_and_plain_cbor() -> None:
     names = [[b"%064d" % (n * 256 + k) for k in range(256)] for n in range(12)]
     for ids in names:
         row.produce("w", 256, ids=ids)
-    chunks = list(capture(row.state))
+    chunks = list(capture(row.state, CHUNK_BYTES_MAX))
 
     assert len(chunks) > 10
     assert max(map(len, chunks)) <= CHUNK_BYTES_MAX
@@ -223,7 +223,8 @@ def test_the_hash_sees_which_lane_is_the_least_recent() -> None:
     row.produce("a")
     row.produce("b")
     before = state_hash(row.state)
-    row.state.lanes.touch(row.state.lanes.oldest())
+    oldest = row.state.lanes.oldest()
+    row.state.lanes.renew(oldest, row.state.lanes.rows[oldest])
 
     assert state_hash(row.state) != before
 
