@@ -118,7 +118,10 @@ class _Visitor:
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
                 self._parents[child] = parent
-        self._sets = _names_of_sets(tree)
+        # Names that hold sets: fields by their name alone, others by the function they live in.
+        self._fields: dict[str, None] = {}
+        self._names: dict[tuple[ast.AST, str], None] = {}
+        self._find_sets()
 
     def findings(self) -> Iterator[tuple[ast.AST, str]]:
         for node in ast.walk(self._tree):
@@ -235,9 +238,42 @@ class _Visitor:
         ):
             sides = (node.left, node.right)
             return any(self._is_set(side) or _is_view(side) for side in sides)
-        if isinstance(node, ast.Name | ast.Attribute):
-            return _last(node) in self._sets
+        if isinstance(node, ast.Attribute):
+            return node.attr in self._fields
+        if isinstance(node, ast.Name):
+            scope: ast.AST | None = node
+            while scope is not None:
+                if (scope, node.id) in self._names:
+                    return True
+                scope = self._parents.get(scope)
         return False
+
+    def _find_sets(self) -> None:
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.arg):
+                if _is_noted_as_set(node.annotation):
+                    self._remember(node, node.arg)
+            elif isinstance(node, ast.AnnAssign):
+                if _is_noted_as_set(node.annotation):
+                    self._remember(node, node.target)
+            elif isinstance(node, ast.Assign) and _is_made_as_set(node.value):
+                for target in node.targets:
+                    self._remember(node, target)
+
+    def _remember(self, node: ast.AST, target: ast.AST | str) -> None:
+        if isinstance(target, ast.Attribute):
+            self._fields[target.attr] = None
+            return
+        name = target if isinstance(target, str) else _last(target)
+        scope = self._parents[node]
+        while not isinstance(
+            scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
+        ):
+            if isinstance(scope, ast.ClassDef):
+                self._fields[name] = None
+                return
+            scope = self._parents[scope]
+        self._names[scope, name] = None
 
     def _module_state(self) -> Iterator[tuple[ast.AST, str]]:
         for statement in self._tree.body:
@@ -266,28 +302,18 @@ def _is_view(node: ast.AST) -> bool:
     )
 
 
-def _names_of_sets(tree: ast.Module) -> dict[str, None]:
-    """Names, also of fields, that are annotated as a set, or are assigned one, in this file."""
-    names: dict[str, None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign | ast.arg):
-            note = node.annotation
-            if isinstance(note, ast.Subscript):
-                note = note.value
-            if note is not None and _last(note) in ("set", "frozenset", "Set", "AbstractSet"):
-                names[node.arg if isinstance(node, ast.arg) else _last(node.target)] = None
-        elif isinstance(node, ast.Assign) and (
-            isinstance(node.value, ast.Set | ast.SetComp)
-            or (
-                isinstance(node.value, ast.Call)
-                and isinstance(node.value.func, ast.Name)
-                and node.value.func.id in ("set", "frozenset")
-            )
-        ):
-            for target in node.targets:
-                names[_last(target)] = None
-    names.pop("", None)
-    return names
+def _is_made_as_set(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Set | ast.SetComp) or (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("set", "frozenset")
+    )
+
+
+def _is_noted_as_set(note: ast.expr | None) -> bool:
+    if isinstance(note, ast.Subscript):
+        note = note.value
+    return note is not None and _last(note) in ("set", "frozenset", "Set", "AbstractSet")
 
 
 def _last(node: ast.AST) -> str:

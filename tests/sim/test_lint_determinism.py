@@ -43,6 +43,8 @@ REFUSED = {
     "s = set()\nfor x in s: pass": "iterates over a set",
     "def f(s: set[int]):\n for x in s: pass": "iterates over a set",
     "class C:\n s: set[str]\n def f(self):\n  return [x for x in self.s]": "iterates over a set",
+    "def f():\n s = {1}\n def g():\n  for x in s: pass": "iterates over a set",
+    "def f(self):\n self.s = set()\ndef g(o):\n for x in o.s: pass": "iterates over a set",
     "s = {1} | other\nfor x in {1} | other: pass": "iterates over a set",
     "[*{1, 2}]": "unpacks a set",
     "list({1, 2})": "list() of a set",
@@ -80,6 +82,8 @@ ALLOWED = [
     "try: pass\nexcept Exception: pass",
     "import time  # sim-ok: only for the type of a constant",
     "self.id(3); x.hash()",
+    "def f():\n s = {1}\ndef g(s: list[int]):\n for x in s: pass",
+    "def f():\n members = {1}\n for x in view.members: pass",
 ]
 
 
