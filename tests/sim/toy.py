@@ -51,12 +51,12 @@ async def program(env: Env) -> None:
                 nursery.start_soon(talk, peer)
 
 
-async def main(world: World) -> None:
+async def main(world: World, rounds: int) -> None:
     rng = world.rng("fate")
     for name in NAMES:
         media = world.start(name, program).media
         media.latency, media.sync_latency, media.sync_jitter = 0.0001, 0.001, 0.0005
-    for _ in range(4):
+    for _ in range(rounds):
         await trio.sleep(0.4)
         name = rng.choice(NAMES)
         fault = rng.choice(("kill", "power", "cut", "stop"))
@@ -74,15 +74,15 @@ async def main(world: World) -> None:
             world.resume(name)
 
 
-def run(seed: int, *, keep_trace: bool = False) -> World:
-    world = World(seed, keep_trace=keep_trace)
-    world.run(main)
+def run(seed: int, rounds: int = 1) -> World:
+    world = World(seed)
+    world.run(lambda world: main(world, rounds))
     return world
 
 
 if __name__ == "__main__":
     started = time.process_time()
-    done = run(int(sys.argv[1]))
+    done = run(int(sys.argv[1]), rounds=5)
     spent = time.process_time() - started
     print(f"{done.trace.digest()}: {done.steps} task steps, {done.trace.count} events")
     print(f"{spent:.2f} CPU s: {done.steps / spent:,.0f} steps a second")

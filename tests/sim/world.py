@@ -34,8 +34,9 @@ from .alone import EPOCH_US
 from .clock import Order, SimClock, SimDeadlock, scheduled_by
 from .disk import Media
 from .guard import guarded
-from .net import Listener, Net, SimNet, SimStream
+from .net import Listener, Net, SimNet
 from .park import Life, SimCrashed, bare, leaves
+from .stream import SimStream
 from .trace import Trace
 
 T = TypeVar("T")
