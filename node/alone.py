@@ -29,6 +29,9 @@ from .state import State
 from .storeoptions import StoreOptions
 
 
+Chunks = list[tuple[str, bytes]]
+
+
 @attrs.frozen(kw_only=True)
 class Options:
     store: StoreOptions = attrs.field(factory=StoreOptions)
@@ -44,11 +47,12 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
         Corrupt: the state cannot be made from what is there; says what is missing.
         DiskFailed: in the group of the nursery; the process has to end.
     """
-    row = await LoneRow.open(await env.disk.folder("row"), env, options.store)
-    snapshots = Snapshots(await env.disk.folder("state"))
-    folder = NumberFolder(await env.disk.folder("numbers"))
-    keeper = await _recovered(env, row, snapshots, folder)
-    housekeeping = Housekeeping(keeper, snapshots, folder, options.housekeeping)
+    folders = [await env.disk.folder(name) for name in ("row", "state", "numbers")]
+    await env.disk.sync_names()  # or a power loss takes a folder with all that was synced in it
+    row = await LoneRow.open(folders[0], env, options.store)
+    snapshots, folder = Snapshots(folders[1]), NumberFolder(folders[2])
+    keeper, lost = await _recovered(env, row, snapshots, folder)
+    housekeeping = Housekeeping(keeper, snapshots, folder, options.housekeeping, lost)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(row.run)
         nursery.start_soon(keeper.run)
@@ -61,30 +65,53 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
 
 async def _recovered(
     env: Env, row: LoneRow, snapshots: Snapshots, folder: NumberFolder
-) -> Keeper:
+) -> tuple[Keeper, list[int]]:
+    """The keeper, caught up, and the segments of which the index has lost something."""
     store = row.store
-    state, chunks = State(), []
-    for snapshot in await snapshots.load(store.position):
+    files = await folder.load(store.uuid, store.position)
+    best: tuple[State, Numbers, list[int]] | None = None
+    async for state, chunks in _beginnings(row, snapshots):
+        numbers = Numbers(store.uuid)
+        holes = numbers.load([*files, *restored(chunks)], state.position)
+        lost = [
+            segment.number
+            for segment in store.segments()
+            if any(segment.first <= upto and after < segment.last for after, upto in holes)
+        ]
+        if best is None or len(lost) < len(best[2]):
+            best = state, numbers, lost
+        if not lost:
+            break
+    if best is None:
+        raise Corrupt(
+            f"the row begins at position {store.floor}, and no snapshot of the state reaches that "
+            f"far: {'; '.join(snapshots.refused) or 'there is none'}"
+        )
+    state, numbers, lost = best
+    row.follow(state.position)
+    keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us)
+    await keeper.catch_up()
+    numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))
+    return keeper, lost
+
+
+async def _beginnings(row: LoneRow, snapshots: Snapshots) -> AsyncIterator[tuple[State, Chunks]]:
+    """States from which the rest of the row can be applied; the newest first, as it is quickest."""
+    for snapshot in await snapshots.load(row.store.position):
+        position = snapshot.identity.position
         why = await _misfit(row, snapshot)
         if why:
-            snapshots.refused.append(f"snapshot at {snapshot.identity.position}: {why}")
-            await snapshots.forget(snapshot.identity.position)
+            snapshots.refused.append(f"snapshot at {position}: {why}")
+            await snapshots.forget(position)
             continue
         try:
             state = restore(snapshot.of("state"))
         except Corrupt as error:
-            snapshots.refused.append(f"snapshot at {snapshot.identity.position}: {error}")
+            snapshots.refused.append(f"snapshot at {position}: {error}")
             continue
-        chunks = [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
-        break
-    row.follow(state.position)
-    numbers = Numbers(store.uuid)
-    files = await folder.load(store.uuid, store.position)
-    numbers.load([*files, *restored(chunks)], state.position)
-    keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us)
-    await keeper.catch_up()
-    numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))
-    return keeper
+        yield state, [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
+    if row.store.floor == 1:
+        yield State(), []
 
 
 async def _misfit(row: LoneRow, snapshot: Snapshot) -> str:

@@ -9,6 +9,7 @@ Nothing here is needed for what was answered to stay true.  A full disk makes it
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain
 
 import attrs
@@ -17,7 +18,7 @@ import trio
 from .capture import capture
 from .errors import Corrupt, Refused
 from .keeper import Keeper
-from .limits import MIB
+from .limits import FOLLOWABLE_BYTES_MIN, MIB
 from .numberfolder import NumberFolder
 from .places import offset_of, segment_of
 from .row import Item
@@ -31,6 +32,7 @@ RETRY_SECONDS = 5.0  # after a full disk
 class HousekeepingOptions:
     snapshot_items: int = 50_000
     snapshot_bytes: int = 64 * MIB
+    followable_bytes: int = FOLLOWABLE_BYTES_MIN
 
 
 class Housekeeping:
@@ -40,12 +42,14 @@ class Housekeeping:
         snapshots: Snapshots,
         folder: NumberFolder,
         options: HousekeepingOptions,
+        unknown: Collection[int] = (),  # segments of which the index has lost something
     ) -> None:
         self._keeper = keeper
         self._store = keeper.row.store
         self._snapshots = snapshots
         self._folder = folder
         self._options = options
+        self._unknown = unknown
         self._work = trio.Event()
         self._items = 0  # since the last snapshot
         self._bytes = 0
@@ -77,7 +81,9 @@ class Housekeeping:
         try:
             index = keeper.numbers.capture()
             self._items = self._bytes = 0
-            identity = Identity(store.uuid, _lineage(keeper), position, await store.digest_of(position))
+            lineage = keeper.state.view.lineage if keeper.state.view is not None else 0
+            digest = await store.digest_of(position)
+            identity = Identity(store.uuid, lineage, position, digest)
             chunks = chain((("state", chunk) for chunk in state), index)
             written = await self._snapshots.write(identity, chunks, store.sync)
         finally:
@@ -101,14 +107,31 @@ class Housekeeping:
         if not self._released:
             return
         keeper, store, numbers = self._keeper, self._store, self._keeper.numbers
-        oldest = oldest_body(keeper.state)
-        keeper.row.release(self._released, keeper.state.position if oldest is None else oldest)
-        before = [segment.number for segment in store.segments()]
-        await store.drop()
-        kept = {segment.number: segment for segment in store.segments()}
-        for number in before:
-            if number not in kept:
-                await self._folder.drop(numbers, number)
+        waited = oldest_body(keeper.state)
+        keeper.row.release(self._released, keeper.state.position if waited is None else waited)
+        plan = numbers.usage.plan(
+            store.segments(),
+            snapshot=self._released,
+            oldest_body=waited,
+            in_memory=numbers.in_memory,
+            unknown=self._unknown,
+            followable=self._options.followable_bytes,
+        )
+        for segment in await store.drop(plan.drop):
+            await self._folder.drop(numbers, segment)
+        for segment in plan.rewrite:
+            await self._rewrite(segment)
+
+    async def _rewrite(self, segment: int) -> None:
+        numbers, live = self._keeper.numbers, []
+        for places in numbers.live_places(segment):
+            live += places
+            await trio.lowlevel.checkpoint()
+        try:
+            await self._store.rewrite(segment, live)
+        except (Corrupt, Refused):
+            pass  # it stays as it is, and readers and the scrub say what is wrong with it
+        numbers.usage.rewritten(segment)
 
     def _is_due(self) -> bool:
         options = self._options

@@ -22,7 +22,7 @@ from .aging import next_due
 from .apply import apply
 from .cache import Cache
 from .calls import Calls, key_of
-from .commands import Command, decode_head
+from .commands import PID_BYTES, Command, decode_head
 from .effects import Answer, Appended, Created, Deleted, Effect, Result
 from .errors import DuckrowError, NoQuorum
 from .lonerow import LoneRow
@@ -55,8 +55,9 @@ class Keeper:
         self.reader = Reader(state, numbers, self.cache, row.store, self.waiters)
         self.calls = Calls()
         self.on_progress: Callable[[Item], None] = lambda _item: None  # housekeeping counts
-        self._wall_us = wall_us
-        self._pid = rng.randbytes(makers.PID_BYTES)  # of what the node itself wants (N2)
+        self.wall_us = wall_us
+        self._rng = rng
+        self._pid = self.fresh_pid()  # of what the node itself wants (N2)
         self._seq = 0
         self._due: int | None = None  # when the clock task will look next
         self._due_changed = trio.Event()
@@ -80,6 +81,10 @@ class Keeper:
         while self.state.position < end:
             for item in await self.row.take():
                 await self._apply(item)
+
+    def fresh_pid(self) -> bytes:
+        """The name of a new producer."""
+        return self._rng.randbytes(PID_BYTES)
 
     async def order(self, command: Command) -> Result:
         """Puts the command into the row and waits for its final result.
@@ -135,11 +140,11 @@ class Keeper:
             if self._due is None:
                 await changed.wait()
                 continue
-            seconds = max((self._due - self._wall_us()) / 1e6, REMIND_SECONDS_MIN)
+            seconds = max((self._due - self.wall_us()) / 1e6, REMIND_SECONDS_MIN)
             with trio.move_on_after(seconds):
                 await changed.wait()
                 continue
-            if self._wall_us() >= self._due:
+            if self.wall_us() >= self._due:
                 try:
                     await self.order(makers.clock(self._turn()))
                 except DuckrowError:
@@ -153,7 +158,7 @@ class Keeper:
 
     def _turn(self) -> makers.Turn:
         self._seq += 1
-        return makers.Turn(self._pid, self._seq, done=self._seq - 1, time=self._wall_us())
+        return makers.Turn(self._pid, self._seq, done=self._seq - 1, time=self.wall_us())
 
 
 def _is_whole(commands: Sequence[Command]) -> bool:

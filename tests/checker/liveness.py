@@ -55,7 +55,8 @@ def _calm_end(history: History, began: float) -> float | None:
 def _check_pull(
     line: Line, pull: Pull, there: _There, calm_end: float, bound: float, report: Report
 ) -> None:
-    due = max(there.after(pull.after), pull.began) + bound
+    # What the answer says was pruned may have gone before the pull came.
+    due = max(there.after(pull.after + pull.missing), pull.began) + bound
     answered = pull.outcome == OK and pull.ended < inf
     if due >= min(pull.ended, calm_end):
         return  # in time, or it was not calm long enough to tell

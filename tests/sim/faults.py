@@ -20,6 +20,9 @@ from .workload import NODE, Observed
 from .world import Host, World
 
 
+IN_FLIGHT_SECONDS = 5.0
+
+
 class Fate:
     """One hand; a plan may have several."""
 
@@ -28,6 +31,7 @@ class Fate:
     ) -> None:
         self._world, self._plan, self._seen, self._boot = world, plan, seen, boot
         self._rng = world.rng("fate", hand)
+        self._host.media.on_crash = self._crash
 
     @property
     def _host(self) -> Host:
@@ -74,7 +78,12 @@ class Fate:
 
     def power_fails(self) -> None:
         if self._plan.level != FSYNC:
-            self._seen.history.losses.append(Loss(0.0, trio.current_time()))
+            # Answers that are on their way now will still arrive.
+            self._seen.history.losses.append(Loss(0.0, trio.current_time() + IN_FLIGHT_SECONDS))
+
+    def _crash(self) -> None:
+        """The disk has come to its crash point."""
+        self.kill(power=self._host.crash_is_power_loss)
 
     async def _strike(self, kind: str, hold: float) -> None:
         rng, host, media = self._rng, self._host, self._host.media

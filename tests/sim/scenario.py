@@ -106,6 +106,7 @@ class _Run:
         self.node: Keeper | None = None
         self.items: dict[int, int] = {}  # crc of the item at each position
         self.hashes: dict[int, bytes] = {}
+        self.lineage = 0
 
     async def main(self, world: World) -> None:
         world.net.split = self.plan.split
@@ -158,15 +159,12 @@ class _Run:
     def _watch(self, node: Keeper) -> None:
         """Looks at each item when it was applied, before anybody else does."""
         note = node.on_progress
-        row_end = node.state.position
-        if self.plan.level != "fsync" and self.seen.history.losses:
-            # What a loss of power took, others may now have in its place.
-            self.items = {p: crc for p, crc in self.items.items() if p <= row_end}
-            self.hashes = {p: value for p, value in self.hashes.items() if p <= row_end}
-            losses = self.seen.history.losses
-            if self.world.hosts[NODE].boots and losses:
-                self.items.clear()
-                self.hashes.clear()
+        lineage = node.state.view.lineage if node.state.view is not None else 0
+        if self.seen.history.losses and lineage != self.lineage:
+            # What a loss of power took, others may now have in its place; the lineage says so.
+            self.items.clear()
+            self.hashes.clear()
+        self.lineage = lineage
         self._compare_hash(node)
 
         def applied(item: Item) -> None:
@@ -215,11 +213,16 @@ class _Run:
             fate.revive()
         if self._unanswered():
             self.seen.problems.append(f"stuck: {self._unanswered()} produces have no answer")
+        for name in list(self.world.hosts):
+            if name != NODE and self.world.hosts[name].alive:
+                self.world.kill(name)
+        await trio.sleep(1.0)  # what they sent last arrives
         await self._take_content("before the restart")
         self.world.kill(NODE)
         self.boot()
         await trio.sleep(2.0)
         await self._take_content("after it")
+        self._forgive_age()
 
     def _unanswered(self) -> int:
         return sum(
@@ -238,6 +241,24 @@ class _Run:
             for partition in range(topic.policy.partitions):
                 content[topic.name, partition] = await self._read(node, topic.name, partition)
         self.seen.history.finals[when] = content
+
+    def _forgive_age(self) -> None:
+        """Entries go on growing old between the two looks, and make room for batches that wait."""
+        finals = self.seen.history.finals
+        aging = {one.topic for one in self.seen.history.configured if one.policy.max_age}
+        for key, after in finals.get("after it", {}).items():
+            before = finals.get("before the restart", {}).get(key)
+            if before is not None and key[0] in aging and before.first < after.first:
+                gone = min(after.first - before.first, len(before.values))
+                before.first += gone
+                before.values = before.values[gone:]
+                before.numbers = (before.numbers or [])[gone:]
+            waits = any(one.policy.when_full in ("block", "slot") for one in self.seen.history.configured)
+            if before is not None and key[0] in aging and waits and after.last > before.last:
+                more = after.last - max(before.last, after.first - 1)
+                before.first = min(before.first, after.first) if before.values else after.first
+                before.values = [*before.values, *after.values[-more:]]
+                before.numbers = [*(before.numbers or []), *(after.numbers or [])[-more:]]
 
     async def _read(self, node: Keeper, topic: str, partition: int) -> Content:
         numbers: list[int] = []

@@ -229,7 +229,10 @@ class Consumer:
                 wait=PULL_WAIT,
             )
             self._seen.history.pulls.append(pull)
-            found = await self._ask(topic, partition, {partition: done}, 0, pull.limit)
+            asked = {partition: done}
+            found = await self._ask(topic, partition, asked, 0, pull.limit)
+            if asked[partition] != done:  # damage: it was told, and the reader goes on after it
+                pull.outcome, done = FAIL, asked[partition]
             if found is not None:
                 entries, missing, _ = found
                 pull.numbers = [entry.number for entry in entries]
