@@ -75,6 +75,20 @@ def loads_array(raw: Buffer, bytes_max: int = HEAD_BYTES_MAX) -> list[Any]:
     return value
 
 
+def loads_own(raw: Buffer) -> Any:
+    """As `loads`, for bytes under a salted checksum of ours: nobody else can have written them.
+
+    Twice as fast, and without a doubt about who is to blame.
+
+    Raises:
+        Corrupt: it does not begin with a value.
+    """
+    try:
+        return cbor2.loads(raw)
+    except cbor2.CBORDecodeError as error:
+        raise Corrupt(f"{len(raw):,} bytes are not CBOR as it is written here: {error}") from error
+
+
 def dumps(value: Any) -> bytes:
     return cbor2.dumps(value)
 

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from . import cbor
 from .checksum import crc32c
-from .commands import COMMON_FIELDS, Command
+from .commands import COMMON_FIELDS, Command, Head
 from .env import Buffer
 from .errors import Corrupt
 from .records import padded
@@ -39,8 +39,10 @@ from .row import Member, View
 DIGEST_BYTES: Final = 16
 DIGEST_ZERO: Final = bytes(DIGEST_BYTES)  # of the empty row
 UUID_BYTES: Final = 16
-_IDENTITY: Final = struct.Struct("<6Q")
-_LINK: Final = struct.Struct("<16sQI")
+IDENTITY: Final = struct.Struct("<6Q")  # view, origin, s, lamport, stamp, number of commands
+U64_LIMIT: Final = 1 << 64
+_LENGTH, _CRC = Head._fields.index("length"), Head._fields.index("crc")
+LINK: Final = struct.Struct("<16sQI")
 _U16: Final = struct.Struct("<H")
 
 
@@ -79,10 +81,14 @@ class BundleForm(NamedTuple):
 
     @classmethod
     def decode(cls, head: bytes) -> BundleForm:
-        found = fields(head, 8, "a bundle")
-        if not _are_counts(*found[:8]):
+        found = view, origin, s, lamport, stamp, commands, length, crc = fields(head, 8, "a bundle")
+        if not (
+            type(view) is type(origin) is type(s) is type(lamport) is int
+            and type(stamp) is type(commands) is type(length) is type(crc) is int
+            and 0 <= view | origin | s | lamport | stamp | commands | length | crc < U64_LIMIT
+        ):
             raise cbor.malformed("a bundle", found)
-        form: BundleForm = tuple.__new__(cls, found[:8])
+        form: BundleForm = tuple.__new__(cls, found)
         return form
 
 
@@ -98,7 +104,12 @@ class ItemForm(NamedTuple):
     @classmethod
     def decode(cls, head: bytes) -> ItemForm:
         position, place, crc, digest = found = fields(head, 4, "an item")
-        if not _are_counts(position, place, crc) or type(digest) is not bytes:
+        if not (
+            type(position) is type(place) is type(crc) is int
+            and 0 <= position | place | crc < U64_LIMIT
+            and type(digest) is bytes
+            and len(digest) == DIGEST_BYTES
+        ):
             raise cbor.malformed("an item", found)
         return cls(position, place, crc, digest)
 
@@ -133,12 +144,12 @@ def encode_bundle(
 def item_crc(
     view: int, origin: int, s: int, lamport: int, stamp: int, commands: int, heads: Buffer
 ) -> int:
-    return crc32c(heads, crc32c(_IDENTITY.pack(view, origin, s, lamport, stamp, commands)))
+    return crc32c(heads, crc32c(IDENTITY.pack(view, origin, s, lamport, stamp, commands)))
 
 
 def chain(digest: bytes, position: int, crc: int) -> bytes:
     """The digest of the row up to `position`, from that of the row before it."""
-    return blake2b(_LINK.pack(digest, position, crc), digest_size=DIGEST_BYTES).digest()
+    return blake2b(LINK.pack(digest, position, crc), digest_size=DIGEST_BYTES).digest()
 
 
 def join_heads(commands: Sequence[Command]) -> bytes:
@@ -178,9 +189,11 @@ def bodies(heads: Sequence[bytes], offset: int) -> Iterator[tuple[int, int, int]
 
 def _body_of(head: bytes) -> tuple[int, int]:
     found = cbor.loads_array(head)
-    if len(found) < COMMON_FIELDS or not _are_counts(found[8], found[9]):
-        raise cbor.malformed("the head of a command", found)
-    return found[8], found[9]
+    if len(found) >= COMMON_FIELDS:
+        length, crc = found[_LENGTH], found[_CRC]
+        if type(length) is type(crc) is int and length >= 0:
+            return length, crc
+    raise cbor.malformed("the head of a command", found)
 
 
 def encode_view(view: View) -> bytes:

@@ -368,7 +368,7 @@ class LoneRow:
         else:
             cluster, lineage, number = before.cluster, before.lineage, before.id + 1
             named = starts.get(before.members[0].incarnation)
-            if named is None or may_have_lost(named, self._env.boot_id):
+            if may_have_lost(before, named, self._env.boot_id):
                 lineage = rng.getrandbits(LINEAGE_BITS)
         view = View(
             id=number,
@@ -415,9 +415,14 @@ class LoneRow:
             self.broken = error
 
 
-def may_have_lost(start: Start, boot_id: str) -> bool:
-    """May that incarnation have acknowledged what is no longer there?  Then the lineage ends."""
-    return not start.clean and start.level != FSYNC and start.boot_id != boot_id
+def may_have_lost(view: View, start: Start | None, boot_id: str) -> bool:
+    """May the incarnation that the view names have acknowledged what is no longer there?
+
+    Its own start says under which boot it ran; without one (damage) it may have been another.
+    """
+    if view.durability == FSYNC:
+        return False
+    return start is None or not (start.clean or start.boot_id == boot_id)
 
 
 def _size(command: Command) -> int:

@@ -338,7 +338,7 @@ class _Opener:
             except Corrupt as error:
                 self._tell(index_file(each.number), 0, 0, str(error), True)
             else:
-                recovery.adopt(head.chronicle.copy(), each.number)
+                recovery.adopt(head.chronicle.copy(), each.number, head.first)
                 column, offset = Column(head.first, places, dict(head.reaches)), head.covered
         scan = recovery.scan(
             each.number, each.seed, size, self._window, before=before, column=column, offset=offset

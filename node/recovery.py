@@ -23,7 +23,6 @@ and carries out what is decided here.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
@@ -33,7 +32,18 @@ from .checksum import crc32c
 from .chronicle import Chronicle, Opening, Waiting, encode_opening
 from .damage import Damage
 from .errors import Corrupt
-from .forms import BaseForm, BundleForm, ItemForm, Start, bodies, chain, fields, split_heads
+from .forms import (
+    IDENTITY,
+    BaseForm,
+    BundleForm,
+    ItemForm,
+    Start,
+    bodies,
+    chain,
+    fields,
+    split_heads,
+)
+from .glide import Glide
 from .places import offset_of, place, segment_of
 from .positions import LOST, Column
 from .records import (
@@ -51,7 +61,6 @@ from .segments import segment_file
 
 # A bundle of one command and its item are at least this long: in less, no item can have been lost.
 ITEM_LOSS_MIN: Final = size_of(14, 40) + size_of(28, 0)
-_IDENTITY: Final = struct.Struct("<6Q")
 EVERYTHING: Final = 1 << 62  # also as an address: all there is was durable
 
 
@@ -137,6 +146,9 @@ class Recovery:
         self.torn = self.rewritten = False
         window, base = b"", offset
         while offset < size:
+            offset = self._glide(window, base, offset, durable, segment, seed)
+            if offset == size:
+                break
             record = decode(window, base, offset, seed)
             if record is None and base + len(window) < min(size, offset + REACH_MAX):
                 window = yield offset, window_bytes
@@ -205,6 +217,27 @@ class Recovery:
         if lost >= ITEM_LOSS_MIN:
             self.holes.append(Hole(self.chronicle.position + 1, 0, damage))
 
+    def _glide(
+        self, window: bytes, base: int, offset: int, durable: int, segment: int, seed: int
+    ) -> int:
+        """Takes bundles with their items as long as they are what they nearly always are.
+
+        Below `durable`, whole in the window, one after the other, and in order.  Returns where
+        something else lies; whatever it is, `_take` looks at it.
+        """
+        chronicle = self.chronicle
+        if self._gaps or chronicle.waiting or not self.anchored:
+            return offset
+        glide = Glide(chronicle.position, chronicle.digest, self.column.places, offset)
+        glide.run(window, base, min(durable, base + len(window)), segment, seed)
+        if glide.records:
+            if glide.s:
+                chronicle.position, chronicle.digest = glide.position, glide.digest
+                chronicle.heard[glide.origin] = glide.s
+            self._start_count, self._claimed = glide.start_count, glide.durable
+            self.records += glide.records
+        return glide.offset
+
     # -- one record -----------------------------------------------------------------------
 
     def _take(
@@ -231,7 +264,7 @@ class Recovery:
         at = record.body_offset - base
         heads = window[at : at + length]
         where = place(segment, record.offset)
-        identity = _IDENTITY.pack(view, origin, s, lamport, stamp, commands)
+        identity = IDENTITY.pack(view, origin, s, lamport, stamp, commands)
         if crc32c(heads, crc32c(identity)) != crc:
             if fragile:
                 return False
@@ -302,11 +335,17 @@ class Recovery:
         self.column = Column(self.chronicle.position + 1)
         return True
 
-    def adopt(self, copies: Chronicle, segment: int) -> None:
-        """Takes the word of whole copies for everything before them; they begin `segment`, or
-        speak of its first part."""
+    def adopt(self, copies: Chronicle, segment: int, first: int | None = None) -> None:
+        """Takes the word of whole copies for everything before them.
+
+        They stand at the beginning of `segment`, or speak of a part of it whose items begin with
+        `first`.
+        """
         if self.anchored and segment <= self.segment + 1:
-            self._settle(copies.position, self.segment, digest=copies.digest)
+            if first is None:
+                self._settle(copies.position, self.segment, digest=copies.digest)
+            else:
+                self._settle(first - 1, self.segment)
         for gap in self._gaps:
             # A file between was dropped, or is lost: nothing can be said about what is missing.
             self._tell(gap, "records of unknown kind")
@@ -327,11 +366,11 @@ class Recovery:
         self._gaps.append(gap)
 
     def _settle(
-        self, upto: int, segment: int, *, digest: bytes = b"", after: _Next | None = None
+        self, upto: int, segment: int, *, digest: bytes | None = None, after: _Next | None = None
     ) -> None:
         """There is evidence that the row had come to `upto` here.
 
-        The evidence is either the digest there, or the item that comes next.
+        With the evidence comes the digest there, or the item that follows; or neither.
         """
         chronicle = self.chronicle
         first, missing = chronicle.position + 1, upto - chronicle.position
@@ -352,7 +391,7 @@ class Recovery:
                 self.column.add(place_, segment)
                 if (spoilt := self._spoilt.pop(place_, None)) is not None:
                     self._hole(position, position, spoilt)
-        elif not missing:
+        elif not missing and digest is not None:
             self._lose(upto, upto, segment, place(segment, 0), "the digest of the row")
         for gap in self._gaps:
             if self._is_mark(gap):
@@ -372,7 +411,7 @@ class Recovery:
             self.exposed = True
             for place_ in lost:
                 del chronicle.waiting[place_]
-            chronicle.position, chronicle.digest = upto, digest
+            chronicle.position, chronicle.digest = upto, digest or b""
 
     def _is_mark(self, gap: _Gap) -> bool:
         """Every other kind of record is longer."""

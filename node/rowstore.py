@@ -122,6 +122,8 @@ class RowStore:
             reserve = Reserve(disk, options)
             await reserve.open(blank=opened.chronicle is None)
             store = cls(disk, env, options, reserve, opened)
+            if opened.chronicle is None:
+                await env.disk.sync_names()  # the folder may be new, too
             await store._writer.resume()
             done = True
             return store

@@ -7,7 +7,6 @@ for small bundles.  Heads that were read are remembered for a while: who pulls r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from .checksum import crc32c
@@ -19,13 +18,14 @@ from .forms import (
     BundleForm,
     ItemForm,
     bodies,
+    chain,
     decode_view,
     item_crc,
     split_heads,
 )
 from .limits import KIB, MIB
-from .places import command_of, offset_of, record_of, segment_of
-from .records import REACH_MAX, Record, RecordKind, decode, padded
+from .places import SEGMENT_SHIFT, command_of, offset_of, record_of, segment_of
+from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .row import Bundle, Item, View
 from .segments import Segment, segment_file
 from .shelf import Shelf
@@ -51,8 +51,11 @@ class StoredHeads(NamedTuple):
 
 
 class _Found(NamedTuple):
+    """A BUNDLE or VIEW record whose heads are whole, and the bytes around it that were read."""
+
     record: Record
-    content: StoredHeads | View
+    form: BundleForm | None  # None: it is a view
+    heads: bytes
     window: bytes
     base: int
 
@@ -67,26 +70,20 @@ class StoreReads:
     async def read_heads(self, place_: int) -> StoredHeads:
         stored = self._remembered.get(record_of(place_))
         if stored is None:
-            stored = _bundle_of((await self._find(place_)).content)
+            stored = await self._stored(place_, await self._find(place_, b"", 0, PAGE_BYTES))
         return stored
 
     async def read_body(self, place_: int) -> bytes:
         window, base = b"", 0
         stored = self._remembered.get(record_of(place_))
         if stored is None:
-            found = await self._find(place_)
-            stored, window, base = _bundle_of(found.content), found.window, found.base
+            found = await self._find(place_, b"", 0, PAGE_BYTES)
+            stored, window, base = await self._stored(place_, found), found.window, found.base
         command = command_of(place_)
         if command >= len(stored.bodies):
             text = f"a bundle of {len(stored.bodies):,} commands has no command {command}"
             raise await self._corrupt(place_, text)
-        wanted = stored.bodies[command]
-        at = wanted.offset - base
-        if at >= 0 and at + wanted.length <= len(window):
-            body = window[at : at + wanted.length]
-        else:
-            body = await self._read(place_, wanted.offset, wanted.length)
-        return await self._checked(place_, wanted, body)
+        return await self._body(place_, stored.bodies[command], window, base)
 
     async def read_items(
         self, position: int, end: int, limit_bytes: int, *, with_bodies: bool
@@ -98,69 +95,76 @@ class StoreReads:
         while position <= end and (size < limit_bytes or not items):
             try:
                 where = await self._shelf.place_of(position)
-                if segment_of(where) != segment:
+                if where >> SEGMENT_SHIFT != segment:
                     window, segment = b"", segment_of(where)
-                found = await self._find(where, window, base, ahead=RUN_BYTES)
+                found = await self._find(where, window, base, RUN_BYTES)
                 window, base = found.window, found.base
-                item, bytes_ = await self._item(position, where, found, with_bodies)
+                if with_bodies:
+                    size += found.record.end - found.record.offset
+                    items.append(await self._whole_item(position, where, found))
+                else:
+                    size += PREFIX_BYTES + len(found.heads)
+                    items.append(_item(position, where, found))
             except (Corrupt, NotFound):
                 if items:
                     break
                 raise
-            items.append(item)
-            size += bytes_
             position += 1
         return items
 
     async def digest_of(self, position: int) -> bytes:
+        digest = await self._digest_at(position)
+        if digest is None:
+            # Its ITEM record is damaged; the one before and the item itself say the same.
+            before = await self._digest_at(position - 1)
+            where = await self._shelf.place_of(position)
+            if before is None:
+                raise await self._corrupt(where, "no record says the digest of the row there")
+            item = _item(position, where, await self._find(where, b"", 0, PAGE_BYTES))
+            digest = chain(before, position, item.crc)
+        return digest
+
+    async def _digest_at(self, position: int) -> bytes | None:
+        """From the ITEM record; it comes after the record that it places, alone right after it."""
         if not position:
             return DIGEST_ZERO
         where = await self._shelf.place_of(position)
         number, offset = segment_of(where), offset_of(where)
         while number in self._shelf:
-            # The ITEM record comes after the record that it places; alone, right after it.
             segment = self._shelf.get(number)
             handle = await self._shelf.files.acquire(number)
             try:
-                digest = await _find_digest(handle.file, segment, offset, position)
+                digest, follows = await _find_digest(handle.file, segment, offset, position)
             finally:
                 self._shelf.files.release(handle)
-            if digest is not None:
+            if digest is not None or not follows:
                 return digest
             number, offset = number + 1, 0
-        raise await self._corrupt(where, "no record says the digest of the row there")
+        return None
 
-    async def _item(
-        self, position: int, where: int, found: _Found, with_bodies: bool
-    ) -> tuple[Item, int]:
-        content, window, base = found.content, found.window, found.base
+    async def _whole_item(self, position: int, where: int, found: _Found) -> Item:
+        item = _item(position, where, found)
+        content = item.content
         if isinstance(content, View):
-            head = found.record.head
-            return Item(position, where, crc32c(head), content), len(head)
-        size = found.record.body_offset - found.record.offset
-        bundle = content.bundle
-        if with_bodies:
-            commands = []
-            for (head, _), body in zip(bundle.commands, content.bodies, strict=True):
-                at = body.offset - base
-                raw = window[at : at + body.length] if at >= 0 else b""
-                if len(raw) != body.length:
-                    raw = await self._read(where, body.offset, body.length)
-                commands.append(Command(head, await self._checked(where, body, raw)))
-            bundle = bundle._replace(commands=tuple(commands))
-            size = found.record.end - found.record.offset
-        return Item(position, where, content.crc, bundle), size
+            return item
+        stored = await self._stored(where, found)
+        commands = [
+            Command(head, await self._body(where, body, found.window, found.base))
+            for (head, _), body in zip(content.commands, stored.bodies, strict=True)
+        ]
+        return item._replace(content=content._replace(commands=tuple(commands)))
 
-    async def _find(
-        self, place_: int, window: bytes = b"", base: int = 0, *, ahead: int = PAGE_BYTES
-    ) -> _Found:
-        """The record at a place, with its heads; `window` may already hold it."""
-        segment = self._shelf.get(segment_of(place_))
+    async def _find(self, place_: int, window: bytes, base: int, ahead: int) -> _Found:
+        """The record at a place, with its heads.
+
+        `window` may already hold it; else a new one of `ahead` bytes is read.
+        """
+        segment = self._shelf.get(place_ >> SEGMENT_SHIFT)
         offset = offset_of(place_)
         record = None
         if base <= offset < base + len(window):
             record = decode(window, base, offset, segment.seed)
-        if record is None or record.body_offset > base + len(window):
+        if record is None:
             window, base = await self._read(place_, offset, ahead), offset
             record = decode(window, base, offset, segment.seed)
             if record is None and len(window) == ahead < REACH_MAX:
@@ -169,7 +173,7 @@ class StoreReads:
         if record is None:
             raise await self._corrupt(place_, "its record is damaged")
         if record.kind == RecordKind.VIEW:
-            return _Found(record, decode_view(record.head), window, base)
+            return _Found(record, None, record.head, window, base)
         if record.kind != RecordKind.BUNDLE:
             raise await self._corrupt(place_, f"a record of kind {record.kind} lies there")
         form = BundleForm.decode(record.head)
@@ -182,10 +186,37 @@ class StoreReads:
             heads = window[at : at + form.heads_length]
         if item_crc(*form[:6], heads) != form.crc:
             raise await self._corrupt(place_, "the heads of its commands are damaged")
-        stored = _stored(form, heads, record)
+        return _Found(record, form, heads, window, base)
+
+    async def _stored(self, place_: int, found: _Found) -> StoredHeads:
+        """Where the bodies lie, too."""
+        form = found.form
+        if form is None:
+            raise await self._corrupt(place_, "a view mark has no commands")
+        bundle = _bundle(form, found.heads)
+        heads = [head for head, _ in bundle.commands]
+        first = found.record.body_offset + padded(form.heads_length)
+        stored = StoredHeads(bundle, form.crc, tuple([Body(*b) for b in bodies(heads, first)]))
         if form.heads_length <= HEADS_REMEMBERED_BYTES_MAX:
             self._remember(record_of(place_), stored)
-        return _Found(record, stored, window, base)
+        return stored
+
+    async def _body(self, place_: int, wanted: Body, window: bytes, base: int) -> bytes:
+        """Checked; out of the window if it holds it."""
+        at = wanted.offset - base
+        body = window[at : at + wanted.length] if at >= 0 else b""
+        if len(body) < wanted.length:
+            body = await self._read(place_, wanted.offset, wanted.length)
+        if len(body) == wanted.length and crc32c(body) == wanted.crc:
+            return body
+        segment = self._shelf.get(segment_of(place_))
+        if segment.rewritten and not any(body):
+            raise NotFound(
+                f"the body at {wanted.offset:,} of {segment_file(segment.number)} was pruned, and "
+                "left out when the segment was rewritten"
+            )
+        what = f"the {wanted.length:,} bytes of a body at {wanted.offset:,} are damaged"
+        raise await self._corrupt(place_, what)
 
     def _remember(self, place_: int, stored: StoredHeads) -> None:
         if len(self._remembered) >= HEADS_REMEMBERED:
@@ -200,18 +231,6 @@ class StoreReads:
             raise await self._corrupt(place_, f"it cannot be read: {error}") from error
         finally:
             self._shelf.files.release(handle)
-
-    async def _checked(self, place_: int, wanted: Body, body: bytes) -> bytes:
-        if len(body) == wanted.length and crc32c(body) == wanted.crc:
-            return body
-        segment = self._shelf.get(segment_of(place_))
-        if segment.rewritten and not any(body):
-            raise NotFound(
-                f"the body at {wanted.offset:,} of {segment_file(segment.number)} was pruned, and "
-                "left out when the segment was rewritten"
-            )
-        what = f"the {wanted.length:,} bytes of a body at {wanted.offset:,} are damaged"
-        raise await self._corrupt(place_, what)
 
     async def _corrupt(self, place_: int, what: str) -> Corrupt:
         number, offset = segment_of(place_), offset_of(place_)
@@ -232,31 +251,24 @@ class StoreReads:
         return 0
 
 
-def _bundle_of(content: StoredHeads | View) -> StoredHeads:
-    if isinstance(content, View):
-        raise Corrupt("the place of a view mark was given for that of a bundle")
-    return content
+def _item(position: int, where: int, found: _Found) -> Item:
+    """Without bodies."""
+    form, heads = found.form, found.heads
+    if form is None:
+        return Item(position, where, crc32c(heads), decode_view(heads))
+    return Item(position, where, form.crc, _bundle(form, heads))
 
 
-def _stored(form: BundleForm, heads: bytes, record: Record) -> StoredHeads:
-    split: Sequence[bytes] = split_heads(heads, form.commands)
-    first = record.body_offset + padded(form.heads_length)
-    return StoredHeads(
-        Bundle(
-            form.view,
-            form.origin,
-            form.s,
-            form.lamport,
-            form.stamp,
-            tuple([Command(head) for head in split]),
-        ),
-        form.crc,
-        tuple([Body(*body) for body in bodies(split, first)]),
-    )
+def _bundle(form: BundleForm, heads: bytes) -> Bundle:
+    view, origin, s, lamport, stamp, count, _, _ = form
+    commands = tuple([Command(head) for head in split_heads(heads, count)])
+    return Bundle(view, origin, s, lamport, stamp, commands)
 
 
-async def _find_digest(file: File, segment: Segment, offset: int, position: int) -> bytes | None:
-    """From the ITEM record of a position, somewhere behind `offset`."""
+async def _find_digest(
+    file: File, segment: Segment, offset: int, position: int
+) -> tuple[bytes | None, bool]:
+    """The digest, from the ITEM record of a position somewhere behind `offset`; or whether to go on."""
     window, base = b"", 0
     while offset < segment.size:
         record = decode(window, base, offset, segment.seed) if offset >= base else None
@@ -264,10 +276,12 @@ async def _find_digest(file: File, segment: Segment, offset: int, position: int)
             window, base = await file.read(offset, REACH_MAX), offset
             record = decode(window, base, offset, segment.seed)
         if record is None:
-            return None
+            return None, False  # damage
         if record.kind == RecordKind.ITEM:
             item = ItemForm.decode(record.head)
             if item.position == position:
-                return item.digest
+                return item.digest, False
+            if item.position > position:
+                return None, False
         offset = record.end
-    return None
+    return None, True

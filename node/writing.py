@@ -55,7 +55,7 @@ class Writer:
         self._sealed: list[Handle] = []  # not synced yet, or just being so
         self._unsynced: list[Handle] = []  # written to since they were synced last, oldest first
         self._names_unsynced = False
-        self._lock = trio.Lock()  # of syncs
+        self._syncs, self._rolling, self._indexing = trio.Lock(), trio.Lock(), trio.Lock()
 
     async def resume(self) -> None:
         """Goes on in the last segment that was found, all of which is durable."""
@@ -71,7 +71,7 @@ class Writer:
 
     @property
     def syncing(self) -> bool:
-        return self._lock.locked()
+        return self._syncs.locked()
 
     def durable_bytes(self, segment: Segment) -> int:
         """How much of a segment is durable."""
@@ -90,9 +90,18 @@ class Writer:
         self.check()
         segment = self.open
         assert segment is not None, "nothing is written before an incarnation begins"
-        if segment.size + size > self._options.segment_bytes and segment.size > self._opening_bytes:
-            return await self.roll()
+        while self._is_full(segment, size):
+            async with self._rolling:  # several may find it full
+                if self.open is segment:
+                    await self.roll()
+            segment = self.open
         return segment
+
+    def _is_full(self, segment: Segment, size: int) -> bool:
+        # What is larger than a segment has one of its own.
+        return (
+            segment.size + size > self._options.segment_bytes and segment.size > self._opening_bytes
+        )
 
     def record(self, kind: int, head: bytes, offset: int, *, body_length: int = 0) -> bytes:
         """Encoded for that offset of the open segment."""
@@ -207,19 +216,18 @@ class Writer:
             DiskFailed.
         """
         unindexed = self._shelf.unindexed
-        while unindexed:
-            segment, chronicle = unindexed[0]
-            if segment.number in self._shelf and segment.column is not None:
-                if self.durable_bytes(segment) < segment.size or self.open is segment:
-                    break
-                if self.durable <= place(segment.number + 1, 0):
-                    break
-                if not await self._shelf.write_index(
-                    segment, segment.column, chronicle, sealed=True
-                ):
-                    return False
-                segment.column = None
-            unindexed.pop(0)
+        async with self._indexing:
+            while unindexed:
+                segment, chronicle = unindexed[0]
+                if segment.number in self._shelf and segment.column is not None:
+                    # The next one has to begin durably: it is what makes this one a sealed one.
+                    if self.durable <= place(segment.number + 1, 0):
+                        break
+                    column = segment.column
+                    if not await self._shelf.write_index(segment, column, chronicle, sealed=True):
+                        return False
+                    segment.column = None
+                unindexed.pop(0)
         return True
 
     # -- durability -------------------------------------------------------------------------
@@ -230,7 +238,7 @@ class Writer:
         Raises:
             DiskFailed.
         """
-        async with self._lock:
+        async with self._syncs:
             self.check()
             handles, names, segment = self._unsynced, self._names_unsynced, self.open
             if not handles or segment is None:
