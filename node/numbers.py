@@ -68,6 +68,7 @@ class Numbers:
         self._closed = True  # it takes no more rows
         self._tails: dict[int, Tail] = {}  # of the open segment
         self._growing: list[_Growing] = []  # oldest first; the last one is open
+        self._installing = False  # the oldest of them
         self._files: dict[int, NumberFile] = {}
         # By key: first number, segment << 32 | index in its directory, and so on; live ones only.
         self._leads: dict[int, array[int]] = {}
@@ -170,7 +171,7 @@ class Numbers:
     def waiting(self) -> Cover | None:
         """The oldest sealed segment without a file; to be written once `upto` is durable."""
         growing = self._growing[0] if self._growing else None
-        if growing is None or growing.upto is None:
+        if growing is None or growing.upto is None or self._installing:
             return None
         return growing.cover(growing.upto)
 
@@ -184,9 +185,9 @@ class Numbers:
 
         Rows may be looked up and noted between the steps.
         """
-        growing = self._growing[0]
         assert file.cover == self.waiting(), f"{file.cover} does not wait"
-        segment = growing.segment
+        growing, segment = self._growing[0], file.cover.segment
+        self._installing = True  # what is in memory of it is a part from here on
         self._files[segment] = file
         for index, key in enumerate(file.keys.tolist()):
             # The tail of a topic that was deleted meanwhile is gone.
@@ -200,6 +201,7 @@ class Numbers:
                 yield
         assert not growing.tails, f"{len(growing.tails)} partitions are not in the file"
         self._growing.pop(0)
+        self._installing = False
 
     @property
     def in_memory(self) -> int:
@@ -233,7 +235,8 @@ class Numbers:
 
     def capture(self) -> Iterator[tuple[str, bytes]]:
         """What no file holds, as it is now, in chunks for the snapshot of the same position."""
-        return _captured([self._encode(growing) for growing in self._growing])
+        unfiled = self._growing[1:] if self._installing else self._growing
+        return _captured([self._encode(growing) for growing in unfiled])
 
     def load(self, files: Iterable[NumberFile], position: int) -> list[tuple[int, int]]:
         """Begins with whole files from the folder, and from the snapshot of the state at `position`.
@@ -379,7 +382,8 @@ class Numbers:
         runs = [
             Run(key, tail.rows, tail.stop, tail.size) for key, tail in sorted(growing.tails.items())
         ]
-        strays = [stretch.value() for stretch in growing.strays]
+        # Strays of a topic that was deleted have no rows any more.
+        strays = [each.value() for each in growing.strays if each.key in growing.tails]
         return encode(growing.cover(self.covered), self.store, runs, strays)
 
     def _load(self, file: NumberFile) -> None:
@@ -521,5 +525,5 @@ def _captured(files: Sequence[Iterator[bytes]]) -> Iterator[tuple[str, bytes]]:
 
 
 def _best_first(file: NumberFile) -> tuple[int, int, bool]:
-    """The order of the row, and of two that speak of the same segment the one that knows more."""
-    return file.cover.segment, -file.cover.upto, not file.cover.sealed
+    """The order of the row; of two that speak of the same segment the one that knows more."""
+    return file.cover.segment, -file.cover.upto, file.captured
