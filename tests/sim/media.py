@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from .clock import sleep
 from .pages import BLOCK, SECTOR, Pages
 from .park import Life, SimCrashed
 
@@ -262,7 +263,7 @@ class Media:
         if sync and self.sync_jitter:
             mean += self._latency_rng.expovariate(1 / self.sync_jitter)
         if mean:
-            await trio.sleep(mean)
+            await sleep(mean)
         else:
             await trio.lowlevel.checkpoint()
         if not life.alive or life.paused:

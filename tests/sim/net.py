@@ -26,6 +26,7 @@ import trio
 
 from duckrow.node.env import Handler
 
+from .clock import sleep
 from .park import Pulse
 from .stream import SimStream
 
@@ -157,12 +158,12 @@ class Net:
         there, back = self.link(host.name, target), self.link(target, host.name)
         other = self.world.hosts.get(target)
         for attempt in range(SYN_TRIES):
-            await trio.sleep(self._delay(there) + self._delay(back))
+            await sleep(self._delay(there) + self._delay(back))
             await life.gate()
             other = self.world.hosts.get(target)
             if other is not None and other.powered and not there.cut and not back.cut:
                 break
-            await trio.sleep(min(2**attempt, 8))
+            await sleep(min(2**attempt, 8))
         else:
             raise OSError(errno.ETIMEDOUT, f"simulated: connecting to {target}:{port} timed out")
         await life.gate()

@@ -10,7 +10,7 @@ from trio._core import _run
 
 from duckrow.node.env import Env
 from sim.alone import EPOCH_US
-from sim.clock import SimDeadlock
+from sim.clock import SimDeadlock, sleep
 from sim.park import SimCrashed
 from sim.trace import Trace
 from sim.world import World
@@ -118,6 +118,19 @@ def test_time_jumps_exactly_to_what_is_next_and_timers_come_in_order() -> None:
     World(1).run(main)
 
     assert seen == ["first", 0.2, "second", "third", 86_400.7]
+
+
+def test_a_delay_of_the_world_can_be_cancelled_and_ends_in_time() -> None:
+    async def main(_world: World) -> None:
+        with trio.move_on_after(1) as scope:
+            await sleep(5)
+        assert scope.cancelled_caught
+        assert trio.current_time() == 1.0
+        await sleep(1.5)
+        assert trio.current_time() == 2.5
+        await trio.sleep(5)  # past the moment of the timer that nobody waits for any more
+
+    World(1).run(main)
 
 
 def test_a_killed_process_touches_nothing_whatever_its_cleanup_does() -> None:
