@@ -41,6 +41,16 @@ def test_a_batch_of_which_a_part_is_known_is_refused() -> None:
     assert row.bounds() == (1, 3)
 
 
+def test_a_batch_whose_ids_are_known_from_several_partitions_is_refused() -> None:
+    row = Row()
+    row.create(partitions=2)
+    row.produce(partitions=2, partition=0, ids=[b"a"])
+    row.produce(partitions=2, partition=1, count=2, ids=[b"x", b"b"])
+    result = row.produce(partitions=2, count=2, ids=[b"a", b"b"], pid=BOB)
+
+    assert (result.code, result.reason) == (Code.REFUSED, Reason.IDS_PARTLY_KNOWN)
+
+
 def test_an_id_occurs_once_in_a_batch() -> None:
     row = Row()
 
@@ -59,12 +69,13 @@ def test_a_copy_in_another_partition_says_where_the_entry_is() -> None:
 
 def test_ids_are_forgotten_in_the_order_in_which_they_were_numbered() -> None:
     row = Row(ids_max=3)
-    for each in (b"a", b"b", b"c", b"d"):
+    for each in (b"d", b"b", b"a", b"c"):
         row.produce(ids=[each])
     row.rest()
+    row.produce(ids=[b"e"])
 
-    assert row.produce(ids=[b"b"], pid=BOB).first == 2
-    assert row.produce(ids=[b"a"], pid=BOB).first == 5
+    assert row.produce(ids=[b"a"], pid=BOB).first == 3
+    assert row.produce(ids=[b"b"], pid=BOB).first == 6
 
 
 def test_topics_share_the_ids_that_are_remembered_in_all() -> None:

@@ -222,6 +222,21 @@ def test_an_archive_that_is_switched_on_later_begins_where_its_spans_do() -> Non
     assert row.bounds() == (21, 30)
 
 
+def test_and_its_age_is_that_of_the_end_of_a_span() -> None:
+    row = Row()
+    row.create(max_age=10 * SECOND)
+    for _ in range(30):
+        row.produce()
+        row.tick(0.1)
+    row.prune(14)
+    row.configure(archive=10)
+    assert next_due(row.state) == NOW + 19 * SECOND // 10 + 10 * SECOND, "of entry 20"
+    row.time = NOW + 119 * SECOND // 10
+    row.tick()
+
+    assert row.bounds() == (21, 30)
+
+
 def test_a_thousand_topics_are_pruned_with_an_item_and_the_rest_with_the_next() -> None:
     extra = 7
     row = Row()

@@ -237,11 +237,12 @@ def test_the_answer_of_one_that_waited_long_is_given_though_it_is_no_longer_kept
     for seq in range(2, 80):
         row.produce(seq=seq, count=4)
     assert row.produce(seq=1).code == Code.WAITING
+    kept = [row.produce(seq=seq) for seq in range(16, 80)]
     effects = row.item(makers.prune(row.turn(pid=BOB), "t", 3))
 
     assert answers(effects)[0] == (1, Code.ORDERED)
     assert row.produce(seq=1).code == Code.FORGOTTEN
-    assert row.produce(seq=79).reason == Reason.TOO_LARGE
+    assert [row.produce(seq=seq) for seq in range(16, 80)] == kept
 
 
 def test_those_who_wait_for_a_topic_that_is_deleted_find_none() -> None:
@@ -284,6 +285,16 @@ def test_a_lane_that_began_again_knows_nothing_of_what_waited_before() -> None:
 
     again = row.produce(seq=1, epoch=1, count=2)
     assert (again.code, again.duplicate) == (Code.WAITING, True)
+
+
+def test_nor_are_its_own_results_touched_by_it() -> None:
+    row = full()
+    row.produce(seq=1)
+    own = row.produce(seq=1, epoch=1, count=4)
+    row.item(makers.prune(row.turn(pid=BOB), "t", 1))
+    assert row.bounds() == (2, 4)
+
+    assert row.produce(seq=1, epoch=1, count=4) == own._replace(duplicate=True)
 
 
 def test_a_body_that_waits_may_still_be_asked_for() -> None:
