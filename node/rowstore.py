@@ -140,7 +140,7 @@ class RowStore:
         writer = self._writer
         try:
             if self._begun is not None and writer.failed is None:
-                await self._end()
+                await self._end(self._begun)
         finally:
             self._shelf.files.close()
             self._disk.unlock(LOCK)
@@ -401,9 +401,9 @@ class RowStore:
         """
         return await self._forgetting.rewrite(segment, live)
 
-    async def _end(self) -> None:
-        """The orderly end of an incarnation: its index makes the next start a quick one."""
-        writer, head = self._writer, cbor.dumps([self._begun])
+    async def _end(self, incarnation: int) -> None:
+        """In order: its index makes the next start a quick one."""
+        writer, head = self._writer, cbor.dumps([incarnation])
         for last_try in (False, True):
             try:
                 writer.append(RecordKind.CLEAN, head)
@@ -412,7 +412,7 @@ class RowStore:
                 if last_try or not await self.reserve.give_up():
                     break
             else:
-                self.chronicle.clean(self._begun)
+                self.chronicle.clean(incarnation)
                 break
         await writer.sync(mark=False)
         await writer.index_sealed()

@@ -88,17 +88,18 @@ class Writer:
             Full, DiskFailed.
         """
         self.check()
+        while self._is_full(size):
+            full = self.open
+            async with self._rolling:  # several may find it full
+                if self.open is full:
+                    await self.roll()
+        assert self.open is not None
+        return self.open
+
+    def _is_full(self, size: int) -> bool:
         segment = self.open
         assert segment is not None, "nothing is written before an incarnation begins"
-        while self._is_full(segment, size):
-            async with self._rolling:  # several may find it full
-                if self.open is segment:
-                    await self.roll()
-            segment = self.open
-        return segment
-
-    def _is_full(self, segment: Segment, size: int) -> bool:
-        # What is larger than a segment has one of its own.
+        # What is larger than a segment gets one of its own.
         return (
             segment.size + size > self._options.segment_bytes and segment.size > self._opening_bytes
         )
