@@ -23,7 +23,7 @@ from typing import Any
 import trio
 
 
-class Nondeterminism(RuntimeError):
+class Nondeterminism(RuntimeError):  # noqa: N818 - names what was caught
     """Raised by what a simulated program must not call; says what to use instead."""
 
 
