@@ -112,6 +112,7 @@ class _Run:
         world.net.split = self.plan.split
         self.boot()
         world.hosts[NODE].media.sync_latency = self.plan.sync_seconds
+        self.seen.wall_us = world.hosts[NODE].wall_us
         administrators: list[Administrator] = []
 
         async def administrate(env: Env) -> None:

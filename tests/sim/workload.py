@@ -8,6 +8,7 @@ Consumers go on from the number they have done.  Everything goes into a `History
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import trio
 
@@ -42,6 +43,7 @@ class Observed:
         self.covered: set[str] = set()  # sealed segment files of which a snapshot knows everything
         self.lost_lanes = 0  # lanes that vanished with what a power loss took, below level fsync
         self.stop = trio.Event()
+        self.wall_us: Callable[[], int] = lambda: 0  # of the node: it stamps what it takes
         self.calm_since: float | None = None
 
 
@@ -125,7 +127,7 @@ class Producer:
         if topic.name == "a" and len(values) == 1:
             ids = [str(made.values[0]).encode()]
         command = makers.produce(
-            lane.turn(made.seq, env.wall_us()),
+            lane.turn(made.seq, self._seen.wall_us()),
             topic.name,
             body,
             len(values),
@@ -137,7 +139,7 @@ class Producer:
         attempts = 0
         while True:
             if trio.current_time() > patience:
-                command = makers.skip(lane.turn(made.seq, env.wall_us()), topic.name, made.key[1])
+                command = makers.skip(lane.turn(made.seq, self._seen.wall_us()), topic.name, made.key[1])
                 patience = float("inf")
             attempts += 1
             result = await self._ask(command)
@@ -299,6 +301,12 @@ class Consumer:
             self._seen.damaged.setdefault((topic.name, at), []).append((first, last))
             done[at] = last
             return None
+        if answer[0] == "error" and answer[1] == "conflict":
+            # The topic went with what a loss of power took, and was made anew.
+            if not self._seen.history.losses:
+                self._seen.problems.append(f"conflict: {topic.name}: {answer[2]}")
+            self._ids.pop(topic.name, None)
+            done.update(dict.fromkeys(done, 0))
         if answer[0] != "pulled":
             return None
         _, topic_id, missing, going, _, _, heads = answer
@@ -381,7 +389,7 @@ class Administrator:
 
     async def _order(self, make: object) -> Result:
         self._seq += 1
-        turn = makers.Turn(self._pid, self._seq, 1, self._seq - 1, self._env.wall_us())
+        turn = makers.Turn(self._pid, self._seq, 1, self._seq - 1, self._seen.wall_us())
         command = make(turn)  # type: ignore[operator]
         while True:
             with trio.move_on_after(ANSWER_SECONDS):
@@ -397,7 +405,7 @@ class Administrator:
                             self._seen.problems.append(f"the administrator's lane is lost: {result}")
                         self._pid = self._env.rng.randbytes(makers.PID_BYTES)
                         self._seq = 1
-                        command = make(makers.Turn(self._pid, 1, 1, 0, self._env.wall_us()))  # type: ignore[operator]
+                        command = make(makers.Turn(self._pid, 1, 1, 0, self._seen.wall_us()))  # type: ignore[operator]
                 except Disconnected:
                     pass
             await trio.sleep(self._env.rng.uniform(0.02, 0.3))
