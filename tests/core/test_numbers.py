@@ -627,3 +627,89 @@ def test_a_segment_that_goes_on_after_a_restart_ends_as_if_there_had_been_none()
     assert [bytes(f.data) for f in install(numbers)] == [bytes(f.data) for f in install(again)]
     assert [numbers.usage.live(n) for n in (0, 1)] == [again.usage.live(n) for n in (0, 1)]
     check(again, truth)
+
+
+def test_an_item_whose_bundle_lies_in_an_older_segment_opens_none() -> None:
+    """Bundles of several nodes are written as they come, and ordered later."""
+    truth, numbers = Truth(), Numbers(STORE)
+    note(numbers, truth.appended(7, 0, 2))
+    truth.segment = 2
+    note(numbers, truth.appended(7, 0, 2))
+    truth.segment = 1
+    note(numbers, truth.appended(7, 0, 2))
+    truth.segment = 2
+    note(numbers, truth.appended(7, 0, 2))
+    truth.segment = 3
+    note(numbers, truth.item())
+
+    files = install(numbers)
+    assert [file.cover.segment for file in files] == [0, 2]
+    assert [(stray.first, stray.last, stray.segment) for stray in files[1].strays] == [(5, 6, 1)]
+    check(numbers, truth)
+    check_usage(numbers, truth)
+
+
+def test_a_stray_ends_with_the_segment_that_numbered_it() -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    waiting = [truth.item().position for _ in range(4)]
+    for it in truth.items:
+        note(numbers, it)
+    for segment in (1, 2):
+        truth.segment = segment
+        for body in (waiting.pop(0), waiting.pop(0)):
+            note(numbers, truth.appended(7, 0, 2, body=body))
+    truth.segment = 3
+    note(numbers, truth.item())
+
+    spans = [[(s.first, s.last) for s in file.strays] for file in install(numbers)]
+    assert spans == [[], [(1, 4)], [(5, 8)]]
+
+
+def test_a_sealed_segment_stays_sealed_when_it_comes_from_a_snapshot() -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    note(numbers, truth.appended(7, 0, 2))
+    truth.segment = 1
+    note(numbers, truth.appended(8, 0, 2))
+    again = Numbers(STORE)
+    assert again.load(restored(numbers.capture())[:1], 2) == [(1, 2)]
+    truth.segment = 0
+    note(again, truth.appended(7, 0, 2))
+
+    cover = again.waiting()
+    assert cover is not None
+    assert (cover.segment, cover.upto) == (0, 1)
+    assert again.rows(7, 0, 1, 5) == truth.rows[7, 0]
+
+
+def test_a_file_that_overlaps_the_one_before_it_is_passed_over() -> None:
+    """It speaks of a row that was cut and went on differently."""
+    one, other = Truth(), Truth()
+    numbers, others = Numbers(STORE), Numbers(STORE)
+    for _ in range(4):
+        note(numbers, one.appended(7, 0, 2))
+        note(others, other.appended(7, 0, 1))
+    for truth, index, count in ((one, numbers, 9), (other, others, 3)):
+        while len(truth.items) < count:
+            note(index, truth.item())
+        truth.segment = 1
+        note(index, truth.item())
+        truth.segment = 2
+        note(index, truth.item())
+    files = [install(numbers)[0], install(others)[1]]
+    assert files[1].cover.after < files[0].cover.upto
+    again = Numbers(STORE)
+
+    assert again.load(files, 9) == []
+    assert again.installed == [0]
+    assert again.covered == 9
+
+
+def test_nothing_is_remembered_of_a_deleted_topic() -> None:
+    truth, numbers, _ = long_partition(10)
+    note(numbers, truth.pruned(7, 1, 5))
+    for topic in (5, 7, 9):
+        note(numbers, truth.deleted(topic))
+
+    tables = (numbers._firsts, numbers._shrunk, numbers._leads, numbers._strays, numbers._widths)
+    assert [len(table) for table in tables] == [0] * 5
+    assert numbers.usage.holders(0) == numbers.usage.live(0) == 0
