@@ -23,7 +23,8 @@ from .numberfolder import NumberFolder
 from .places import offset_of, segment_of
 from .row import Item
 from .snapshots import Identity, Snapshots
-from .state import oldest_body
+from .state import State
+from .values import position_of
 
 RETRY_SECONDS = 5.0  # after a full disk
 
@@ -107,7 +108,7 @@ class Housekeeping:
         if not self._released:
             return
         keeper, store, numbers = self._keeper, self._store, self._keeper.numbers
-        waited = oldest_body(keeper.state)
+        waited = oldest_waiting(keeper.state)
         keeper.row.release(self._released, keeper.state.position if waited is None else waited)
         plan = numbers.usage.plan(
             store.segments(),
@@ -147,3 +148,9 @@ class Housekeeping:
             self._work.set()
         if self._is_due():
             self._work.set()
+
+
+def oldest_waiting(state: State) -> int | None:
+    """The lowest position of a body that has no numbers yet, and may still get some; None: none."""
+    tickets = [min(table) for table in (state.waiting.rows, state.stages.rows) if table]
+    return position_of(min(tickets)) if tickets else None
