@@ -14,6 +14,7 @@ lint: setup
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+	@.venv/bin/mypy tests
 
 test: lint
 	@$(PYTHON) -m pytest -q

@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any
 
 import attrs
 import trio
@@ -31,6 +32,7 @@ KEPT = 2  # the second is for the day when the first turns out to be damaged
 IDLE_SHARE = 9  # after each slice the writer rests nine times as long: a tenth of a core at most
 _LENGTHS = struct.Struct("<II")
 _ASIDE = "writing"
+_END = "end"
 
 
 @attrs.frozen
@@ -59,23 +61,24 @@ def encode(identity: Identity, chunks: Iterable[tuple[str, bytes]]) -> Iterator[
     for kind, chunk in chunks:
         ordinal += 1
         yield _piece(ordinal, [kind, chunk])
-    yield _piece(ordinal + 1, ["end", ordinal])
+    yield _piece(ordinal + 1, [_END, ordinal])
 
 
 def decode(raw: bytes) -> Snapshot:
     """Raises Corrupt, naming the offset, when a byte is not what was written."""
     header, offset = _next(raw, 0, 0)
-    if header[:2] != [MAGIC, FORMAT]:
+    magic, version, *identity = header
+    if (magic, version) != (MAGIC, FORMAT):
         raise Corrupt(f"this is not a snapshot of format {FORMAT}: it begins with {header[:2]!r}")
     chunks: list[tuple[str, bytes]] = []
     while True:
-        fields, offset = _next(raw, offset, len(chunks) + 1)
-        if fields[0] == "end":
+        (kind, content), offset = _next(raw, offset, len(chunks) + 1)
+        if kind == _END:
             break
-        chunks.append((fields[0], fields[1]))
-    if offset != len(raw):
-        raise Corrupt(f"{len(raw) - offset} bytes follow the end of the snapshot")
-    return Snapshot(Identity(*header[2:]), tuple(chunks))
+        chunks.append((kind, content))
+    if content != len(chunks) or offset != len(raw):
+        raise Corrupt(f"the snapshot says it has {content} chunks, and has {len(chunks)}")
+    return Snapshot(Identity(*identity), tuple(chunks))
 
 
 def _piece(ordinal: int, fields: list[object]) -> bytes:
@@ -83,7 +86,7 @@ def _piece(ordinal: int, fields: list[object]) -> bytes:
     return _LENGTHS.pack(len(content), crc32c(content, ordinal)) + content
 
 
-def _next(raw: bytes, offset: int, ordinal: int) -> tuple[list[object], int]:
+def _next(raw: bytes, offset: int, ordinal: int) -> tuple[list[Any], int]:
     start = offset + _LENGTHS.size
     if start > len(raw):
         raise Corrupt(f"the snapshot ends at {len(raw)}, in the middle of chunk {ordinal}")
@@ -169,7 +172,9 @@ class Snapshots:
     async def positions(self) -> list[int]:
         """Of the snapshots that are there, oldest first."""
         names = await self._folder.names()
-        return [int(name.removeprefix("snapshot-")) for name in names if name.startswith("snapshot-")]
+        return [
+            int(name.removeprefix("snapshot-")) for name in names if name.startswith("snapshot-")
+        ]
 
     async def forget(self, position: int) -> None:
         """For one that turned out not to belong to this row."""

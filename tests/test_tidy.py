@@ -29,6 +29,7 @@ SHELLS = {
     "node/realio.py": {"trio", *MACHINE} - {"subprocess", "threading"},
 }
 
+
 def imports(path: Path) -> Iterator[str]:
     """Absolute imports of a file, by the first word."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -52,7 +53,9 @@ def test_a_folder_does_not_name_itself(folder: str) -> None:
     """Type checkers know a linked file by two paths; relative imports keep it one class."""
     own = re.compile(rf"^\s*(from|import) duckrow\.{folder}\b", re.MULTILINE)
 
-    assert [name(p) for p in SOURCES if name(p).startswith(f"{folder}/") and own.search(p.read_text())] == []
+    assert [
+        name(p) for p in SOURCES if name(p).startswith(f"{folder}/") and own.search(p.read_text())
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,9 @@ def test_a_folder_does_not_name_itself(folder: str) -> None:
 def test_folders_depend_one_way(folder: str, users: list[str]) -> None:
     up = re.compile(rf"^\s*(from|import) duckrow\.({'|'.join(users)})\b", re.MULTILINE)
 
-    assert [name(p) for p in SOURCES if name(p).startswith(f"{folder}/") and up.search(p.read_text())] == []
+    assert [
+        name(p) for p in SOURCES if name(p).startswith(f"{folder}/") and up.search(p.read_text())
+    ] == []
 
 
 def test_nobody_imports_a_folder_by_its_bare_name() -> None:
@@ -85,14 +90,18 @@ def test_a_file_says_what_it_is(path: Path) -> None:
     head = ast.get_docstring(ast.parse(path.read_text()))
 
     assert head, "begin the file with a docstring: what it is, and why it exists"
-    assert head[0].isupper() or head.startswith(("`", "duckrow")), "a sentence begins with a capital"
+    assert head[0].isupper() or head.startswith(("`", "duckrow")), (
+        "a sentence begins with a capital"
+    )
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_nothing_is_left_over(path: Path) -> None:
     if path == Path(__file__):
         return
-    leftovers = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|time\.sleep\(|mark\.(skip|xfail)|# type: ignore($|[^\[])")
+    leftovers = re.compile(
+        r"\b(TODO|FIXME|XXX|HACK)\b|time\.sleep\(|mark\.(skip|xfail)|# type: ignore($|[^\[])"
+    )
 
     assert [line for line in path.read_text().splitlines() if leftovers.search(line)] == []
 
@@ -108,7 +117,8 @@ def test_every_file_of_the_product_is_used() -> None:
         and not file.endswith("__init__.py")
         and file not in entry_points
         and not any(
-            re.search(rf"(import|from)\b.*\b{Path(file).stem}\b", other) or f" {Path(file).stem},\n" in other
+            re.search(rf"(import|from)\b.*\b{Path(file).stem}\b", other)
+            or f" {Path(file).stem},\n" in other
             for path, other in text.items()
             if path != file
         )
