@@ -49,6 +49,7 @@ from .storeoptions import StoreOptions
 T = TypeVar("T")
 GENESIS_BYTES_MAX: Final = 512  # a first segment of this size cannot hold anything durable yet
 _PAGE: Final = 4 * KIB
+_SECTOR: Final = 512
 _COPY_BYTES: Final = 1 * MIB
 
 
@@ -91,18 +92,19 @@ async def feed(scan: Generator[tuple[int, int], bytes, T], file: File) -> T:
         return result
 
 
-async def read_or_zeros(file: File, offset: int, length: int) -> bytes:
+async def read_or_zeros(file: File, offset: int, length: int, step: int = _PAGE) -> bytes:
     """A sector that cannot be read is damage like any other: zeros, which no checksum fits."""
     try:
         return await file.read(offset, length)
     except OSError:
-        parts = []
-        for at in range(offset, min(offset + length, file.size), _PAGE):
-            size = min(_PAGE, offset + length - at, file.size - at)
-            try:
-                parts.append(await file.read(at, size))
-            except OSError:
-                parts.append(bytes(size))
+        end = min(offset + length, file.size)
+        if length <= _SECTOR:
+            return bytes(end - offset)
+        smaller = max(_SECTOR, step // 8)
+        parts = [
+            await read_or_zeros(file, at, min(step, end - at), smaller)
+            for at in range(offset, end, step)
+        ]
         return b"".join(parts)
 
 

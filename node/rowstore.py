@@ -97,7 +97,7 @@ class RowStore:
         self._exposed = opened.exposed
         self._begun: int | None = None  # incarnation
         files = OpenFiles(disk, options.open_files)
-        self._shelf = Shelf(disk, files, opened.segments, options.window_bytes)
+        self._shelf = Shelf(disk, files, opened.segments, chronicle, options.window_bytes)
         self._shelf.unindexed += opened.unindexed
         self._reads = StoreReads(self._shelf)
         self._writer = Writer(disk, options, chronicle, self._shelf, reserve)

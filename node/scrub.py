@@ -42,7 +42,7 @@ async def scrub(shelf: Shelf, durable_bytes: Callable[[Segment], int]) -> list[D
             await feed(scrubbing.run(), handle.file)
         finally:
             shelf.files.release(handle)
-        places = await shelf.places(segment)
+        places = await shelf.places_again(segment)
         for damage in scrubbing.damages:
             first, last = touched(segment, places, damage)
             damages.append(attrs.evolve(damage, first=first, last=last))

@@ -22,9 +22,15 @@ class Shelf:
     """Shared by the writer and the readers of one store."""
 
     def __init__(
-        self, disk: Disk, files: OpenFiles, segments: Sequence[Segment], window_bytes: int
+        self,
+        disk: Disk,
+        files: OpenFiles,
+        segments: Sequence[Segment],
+        chronicle: Chronicle,
+        window_bytes: int,
     ) -> None:
         self.disk, self.files, self.window_bytes = disk, files, window_bytes
+        self.chronicle = chronicle
         self.segments = list(segments)
         self.unindexed: list[tuple[Segment, Chronicle]] = []  # sealed, and what they end with
         self._by_number = {segment.number: segment for segment in segments}
@@ -66,6 +72,8 @@ class Shelf:
         while index > 0 and not self._holds(index, position):
             index -= 1  # segments without items begin where the next one begins
         if index < 0 or not self._holds(index, position):
+            if self.chronicle.floor <= position <= self.chronicle.position:
+                raise Corrupt(f"position {position} is lost: its segment, a .seg file, is missing")
             raise NotFound(f"position {position} is not in the row store: {self._range()}")
         segment = self.segments[index]
         column = segment.column
@@ -95,6 +103,11 @@ class Shelf:
                 del self._mapped[next(iter(self._mapped))]
         self._mapped[segment.number] = mapped
         return mapped
+
+    async def places_again(self, segment: Segment) -> Sequence[int]:
+        """As `places`, but what the index file says is read and checked now."""
+        self._mapped.pop(segment.number, None)
+        return await self.places(segment)
 
     async def write_index(
         self, segment: Segment, column: Column, chronicle: Chronicle, *, sealed: bool

@@ -24,6 +24,7 @@ from .forms import (
     split_heads,
 )
 from .limits import KIB, MIB
+from .opening import read_or_zeros
 from .places import SEGMENT_SHIFT, command_of, offset_of, record_of, segment_of
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .row import Bundle, Item, View
@@ -226,9 +227,7 @@ class StoreReads:
     async def _read(self, place_: int, offset: int, length: int) -> bytes:
         handle = await self._shelf.files.acquire(segment_of(place_))
         try:
-            return await handle.file.read(offset, length)
-        except OSError as error:
-            raise await self._corrupt(place_, f"it cannot be read: {error}") from error
+            return await read_or_zeros(handle.file, offset, length)
         finally:
             self._shelf.files.release(handle)
 
