@@ -678,6 +678,8 @@ def test_a_sealed_segment_stays_sealed_when_it_comes_from_a_snapshot() -> None:
     cover = again.waiting()
     assert cover is not None
     assert (cover.segment, cover.upto) == (0, 1)
+    covers = [file.cover for file in restored(again.capture())]
+    assert [(each.segment, each.after, each.upto) for each in covers] == [(0, 0, 1), (1, 2, 3)]
     assert again.rows(7, 0, 1, 5) == truth.rows[7, 0]
 
 
