@@ -29,9 +29,6 @@ from .state import State
 from .storeoptions import StoreOptions
 
 
-Chunks = list[tuple[str, bytes]]
-
-
 @attrs.frozen(kw_only=True)
 class Options:
     store: StoreOptions = attrs.field(factory=StoreOptions)
@@ -70,7 +67,15 @@ async def _recovered(
     store = row.store
     files = await folder.load(store.uuid, store.position)
     best: tuple[State, Numbers, list[int]] | None = None
-    async for state, chunks in _beginnings(row, snapshots):
+    for snapshot in await _beginnings(row, snapshots):
+        state, chunks = State(), []
+        if snapshot is not None:
+            try:
+                state = restore(snapshot.of("state"))
+            except Corrupt as error:
+                snapshots.refused.append(f"snapshot at {snapshot.identity.position}: {error}")
+                continue
+            chunks = [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
         numbers = Numbers(store.uuid)
         holes = numbers.load([*files, *restored(chunks)], state.position)
         lost = [
@@ -95,23 +100,20 @@ async def _recovered(
     return keeper, lost
 
 
-async def _beginnings(row: LoneRow, snapshots: Snapshots) -> AsyncIterator[tuple[State, Chunks]]:
-    """States from which the rest of the row can be applied; the newest first, as it is quickest."""
+async def _beginnings(row: LoneRow, snapshots: Snapshots) -> list[Snapshot | None]:
+    """From where the rest of the row can be applied, the quickest first; None: from its first item."""
+    found: list[Snapshot | None] = []
     for snapshot in await snapshots.load(row.store.position):
         position = snapshot.identity.position
         why = await _misfit(row, snapshot)
         if why:
             snapshots.refused.append(f"snapshot at {position}: {why}")
             await snapshots.forget(position)
-            continue
-        try:
-            state = restore(snapshot.of("state"))
-        except Corrupt as error:
-            snapshots.refused.append(f"snapshot at {position}: {error}")
-            continue
-        yield state, [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
+        else:
+            found.append(snapshot)
     if row.store.floor == 1:
-        yield State(), []
+        found.append(None)
+    return found
 
 
 async def _misfit(row: LoneRow, snapshot: Snapshot) -> str:

@@ -77,8 +77,8 @@ class Keeper:
 
     async def catch_up(self) -> None:
         """Applies the past: everything that was in the row when it was opened."""
-        end = self.row.status().position
-        while self.state.position < end:
+        # Damage may end the row earlier than it seemed.
+        while self.state.position < self.row.status().position:
             for item in await self.row.take():
                 await self._apply(item)
 

@@ -1,0 +1,78 @@
+"""A node alone on a simulated machine, for tests: small segments, short ways, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from duckrow.node import codec, makers
+from duckrow.node.alone import Options, open_node
+from duckrow.node.commands import PID_BYTES, Command
+from duckrow.node.effects import Result
+from duckrow.node.env import Env
+from duckrow.node.housekeeping import HousekeepingOptions
+from duckrow.node.keeper import Keeper
+from duckrow.node.reading import Pull
+from duckrow.node.storeoptions import StoreOptions
+
+from .alone import Machine
+
+T = TypeVar("T")
+PID = b"p" * PID_BYTES
+
+SMALL = Options(
+    store=StoreOptions(
+        segment_bytes=8 * 1024,
+        followable_bytes=8 * 1024,
+        soft_reserve_bytes=16 * 1024,
+        soft_reserve_fraction=0.0,
+        hard_reserve_bytes=16 * 1024,
+        window_bytes=64 * 1024,
+    ),
+    housekeeping=HousekeepingOptions(
+        snapshot_items=40, snapshot_bytes=16 * 1024, followable_bytes=8 * 1024
+    ),
+)
+
+
+def run(machine: Machine, work: Callable[[Keeper], Awaitable[T]], options: Options = SMALL) -> T:
+    """One life of a node, from opening to closing in order."""
+
+    async def main(env: Env) -> T:
+        async with open_node(env, options) as node:
+            return await work(node)
+
+    return machine.run(main)
+
+
+def at_level(level: str) -> Options:
+    return attrs.evolve(SMALL, store=attrs.evolve(SMALL.store, level=level))
+
+
+class Owner:
+    """Whoever creates and configures topics: commands in the lane without a topic."""
+
+    def __init__(self, node: Keeper, pid: bytes = PID) -> None:
+        self._node, self._pid = node, pid
+        self._seq = 0
+
+    async def order(self, make: Callable[..., Command], *args: Any, **named: Any) -> Result:
+        self._seq += 1
+        turn = makers.Turn(self._pid, self._seq, 1, self._seq - 1, self._node.wall_us())
+        return await self._node.order(make(turn, *args, **named))
+
+
+async def values(node: Keeper, topic: str, partition: int = 0) -> list[bytes]:
+    """All values there are, oldest first."""
+    found: list[bytes] = []
+    done = 0
+    while True:
+        pulled = await node.reader.pull(Pull(topic, done, partition=partition))
+        for batch in pulled.batches:
+            columns = codec.decode(batch.codec, batch.body)
+            found += columns.value_list(batch.start - batch.first, batch.stop - batch.first)
+            done = batch.stop - 1
+        if not pulled.batches:
+            return found
