@@ -62,6 +62,8 @@ class LoneRow:
         self._unseen_bytes = 0  # written since the free space was looked at
         self._closed = False
         self._taker, self._syncer = Wakeup(), Wakeup()
+        if self._waits_for_sync:
+            store.on_synced(self._taker.wake)
         self._indexer, self._watcher = Wakeup(), Wakeup()
 
     @classmethod
@@ -328,8 +330,6 @@ class LoneRow:
                 if options.level == WRITE:
                     await trio.sleep(options.sync_seconds)
                 await self.store.sync()
-                if self._waits_for_sync:
-                    self._taker.wake()
                 if self.store.unindexed:
                     self._indexer.wake()
         finally:

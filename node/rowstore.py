@@ -11,7 +11,7 @@ It does not order anything: whoever appends says what the next item is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import attrs
@@ -189,6 +189,10 @@ class RowStore:
     @property
     def syncing(self) -> bool:
         return self._writer.syncing
+
+    def on_synced(self, call: Callable[[], None]) -> None:
+        """`call` is made whenever a sync has ended, whoever asked for it."""
+        self._writer.on_synced = call
 
     @property
     def unindexed(self) -> bool:

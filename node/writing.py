@@ -13,7 +13,7 @@ the process (`DiskFailed`): after it nobody knows what is on the disk.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -30,6 +30,10 @@ from .shelf import Shelf
 from .storeoptions import StoreOptions
 
 ITEM_BYTES_MAX = size_of(64, 0)  # of an ITEM record
+
+
+def _nobody_waits() -> None:
+    pass
 
 
 class Writer:
@@ -56,6 +60,8 @@ class Writer:
         self._unsynced: list[Handle] = []  # written to since they were synced last, oldest first
         self._names_unsynced = False
         self._syncs, self._rolling, self._indexing = trio.Lock(), trio.Lock(), trio.Lock()
+        # Called whenever a sync has ended, whoever asked for it: bundles gather while one runs.
+        self.on_synced: Callable[[], None] = _nobody_waits
 
     async def resume(self) -> None:
         """Goes on in the last segment that was found, all of which is durable."""
@@ -239,31 +245,37 @@ class Writer:
         Raises:
             DiskFailed.
         """
-        async with self._syncs:
-            self.check()
-            handles, names, segment = self._unsynced, self._names_unsynced, self.open
-            if not handles or segment is None:
-                return
-            self._unsynced, self._names_unsynced = [], False
-            durable, position = place(segment.number, segment.size), self.chronicle.position
-            done = False
-            try:
-                for handle in handles:
-                    await handle.file.sync()
-                if names:
-                    await self._disk.sync_names()
-                done = True
-            except OSError as error:
-                raise self.fail("a sync", error) from error
-            finally:
-                if not done:  # or cancelled: then the next sync has to do it
-                    later = [handle for handle in self._unsynced if handle not in handles]
-                    self._unsynced = handles + later
-                    self._names_unsynced |= names
-            self.durable, self.durable_position = durable, position
-            self._close_sealed()
-            if mark and not self._unsynced:
-                self._mark()
+        try:
+            async with self._syncs:
+                await self._sync(mark)
+        finally:
+            self.on_synced()
+
+    async def _sync(self, mark: bool) -> None:
+        self.check()
+        handles, names, segment = self._unsynced, self._names_unsynced, self.open
+        if not handles or segment is None:
+            return
+        self._unsynced, self._names_unsynced = [], False
+        durable, position = place(segment.number, segment.size), self.chronicle.position
+        done = False
+        try:
+            for handle in handles:
+                await handle.file.sync()
+            if names:
+                await self._disk.sync_names()
+            done = True
+        except OSError as error:
+            raise self.fail("a sync", error) from error
+        finally:
+            if not done:  # or cancelled: then the next sync has to do it
+                later = [handle for handle in self._unsynced if handle not in handles]
+                self._unsynced = handles + later
+                self._names_unsynced |= names
+        self.durable, self.durable_position = durable, position
+        self._close_sealed()
+        if mark and not self._unsynced:
+            self._mark()
 
     def _mark(self) -> None:
         """Says, as nothing else does, that everything before it was durable.
