@@ -20,7 +20,7 @@ from .waiting import fill
 
 def age(state: State, effects: list[Effect]) -> None:
     """Drops what the time of the row says is too old, and numbers those who waited for the room."""
-    if state.stage_order:
+    if state.stages:
         staging.expire(state, PRUNED_TOPICS_PER_ITEM)
     budget = PRUNED_TOPICS_PER_ITEM
     while budget and (noted := state.due.first()) is not None and noted[0] <= state.row_time:

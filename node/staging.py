@@ -51,7 +51,6 @@ def stage(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effec
             since,
         ),
     )
-    state.stage_order.append(ticket)
     state.stages_of.setdefault(writer, {})[ticket] = None
     return Result(
         Code.STAGED, count=count, time=head.time, position=state.position, detail=index_of(ticket)
@@ -101,26 +100,22 @@ def forget_writers(state: State) -> None:
 
 def expires_at(state: State) -> int | None:
     """The time of the row at which the oldest stage expires."""
-    order, rows = state.stage_order, state.stages.rows
-    while order and order[0] not in rows:
-        order.popleft()
-    return rows[order[0]].since + state.settings.stage_expiry if order else None
+    stages = state.stages
+    return stages.rows[stages.oldest()].since + state.settings.stage_expiry if stages else None
 
 
 def expire(state: State, most: int) -> None:
     """Drops up to `most` of those that are due; the others count as gone all the same."""
     while most and (at := expires_at(state)) is not None and at <= state.row_time:
-        _drop(state, state.stage_order[0])
+        _drop(state, state.stages.oldest())
         most -= 1
 
 
 def derive(state: State) -> None:
-    """Builds the indexes from the table: tickets grow with the row, so they are the order."""
+    """Builds the index from the table."""
     state.stages_of = {}
-    state.stage_order.clear()
-    for name in sorted(state.stages.rows):
-        state.stage_order.append(name)
-        state.stages_of.setdefault(state.stages.rows[name].writer, {})[name] = None
+    for name, staged in state.stages.rows.items():
+        state.stages_of.setdefault(staged.writer, {})[name] = None
 
 
 def _chosen(

@@ -14,7 +14,7 @@ appear neither in captures nor in the hash.
     producers    pid                                                  lanes.py
     lanes        pid, topic, partition      least recently applied    lanes.py
     waiting      ticket                                               numbering.py
-    stages       ticket                                               staging.py
+    stages       ticket                     oldest                    staging.py
     writers      writer                     least recently committed  staging.py
     ids          topic id, id                                         ids.py
 
@@ -23,7 +23,7 @@ Consumer groups will be one more table, or two, with handlers of their own in th
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final
 
 from . import runs
@@ -66,7 +66,6 @@ class State:
         "queues",
         "row_time",
         "settings",
-        "stage_order",
         "stages",
         "stages_of",
         "stamps",
@@ -92,15 +91,16 @@ class State:
         self.producers: Table[bytes, Producer] = Table()
         self.lanes: Recent[LaneKey, Lane] = Recent()
         self.waiting: Table[int, Waiting] = Table()  # by ticket
-        self.stages: Table[int, Staged] = Table()  # by ticket
+        self.stages: Recent[int, Staged] = Recent()  # by ticket; never renewed
         self.writers: Recent[bytes, Writer] = Recent()
         self.ids: Table[tuple[int, bytes], Known] = Table()
 
         # Indexes.
         self.names: dict[int, str] = {}  # topic id: name
         self.lanes_of: dict[str, dict[LaneKey, None]] = {}  # topic name: its lanes
-        self.queues: dict[int, deque[int]] = {}  # Topic.key: tickets waiting, some withdrawn
-        self.stage_order: deque[int] = deque()  # tickets, oldest first, some gone
+        # Topic.key: tickets, oldest first; not a dict, which is slow to find its first again and
+        # again, nor a deque, where what is withdrawn from the middle would leave holes for long.
+        self.queues: dict[int, OrderedDict[int, None]] = {}
         self.stages_of: dict[bytes, dict[int, None]] = {}  # writer: tickets
         self.ids_of: dict[int, deque[bytes]] = {}  # topic id: its window, oldest first
         self.due = DueHeap()  # by Topic.key: when the oldest run is too old

@@ -13,7 +13,7 @@ come a batch may be refused after all: its id is known by then, or another numbe
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from . import ids, lanes
@@ -71,7 +71,7 @@ def no_room(state: State, topic: Topic, batch: Waiting, ticket: int, lane: Lane)
     if len(lane.waiting) < limit:
         if len(state.waiting) < state.settings.waiting_max:
             state.waiting.put(ticket, batch)
-            state.queues.setdefault(topic.key(batch.partition), deque()).append(ticket)
+            state.queues.setdefault(topic.key(batch.partition), OrderedDict())[ticket] = None
             return Result(Code.WAITING, count=batch.entries, position=state.position)
         limit = state.settings.waiting_max
     return Result(Code.FULL, reason=Reason.TOO_MANY_WAITING, detail=limit, position=state.position)
@@ -82,45 +82,42 @@ def fill(state: State, topic: Topic, partition: int, effects: list[Effect]) -> N
     key = topic.key(partition)
     queue = state.queues.get(key)
     while queue:
-        ticket = queue[0]
-        batch = state.waiting.rows.get(ticket)
-        if batch is not None:
-            result = number(
-                state,
-                topic,
-                partition,
-                batch.entries,
-                batch.size,
-                batch.time,
-                batch.ids,
-                batch.expect_last,
-                ticket,
-                effects,
-            )
-            if result is None:
-                return
-            state.waiting.drop(ticket)
-            lanes.settle(state, ticket, batch, result, effects)
-        queue.popleft()
-    state.queues.pop(key, None)
+        ticket = next(iter(queue))
+        batch = state.waiting.rows[ticket]
+        result = number(
+            state,
+            topic,
+            partition,
+            batch.entries,
+            batch.size,
+            batch.time,
+            batch.ids,
+            batch.expect_last,
+            ticket,
+            effects,
+        )
+        if result is None:
+            return
+        _leave(state, key, ticket)
+        lanes.settle(state, ticket, batch, result, effects)
 
 
 def withdraw(state: State, ticket: int, effects: list[Effect]) -> None:
     """Its producer gave up; the batch behind it may fit."""
-    batch = state.waiting.drop(ticket)
+    batch = state.waiting.rows[ticket]
+    topic = state.topics.rows[batch.topic]
+    _leave(state, topic.key(batch.partition), ticket)
     lanes.settle(state, ticket, batch, Result(Code.WITHDRAWN, position=state.position), effects)
-    fill(state, state.topics.rows[batch.topic], batch.partition, effects)
+    fill(state, topic, batch.partition, effects)
 
 
 def drop_of_topic(state: State, topic: Topic, effects: list[Effect]) -> None:
     """The topic is deleted: those who wait are told that there is no such topic."""
     for partition in range(topic.policy.partitions):
         for ticket in state.queues.pop(topic.key(partition), ()):
-            batch = state.waiting.rows.get(ticket)
-            if batch is not None:
-                state.waiting.drop(ticket)
-                result = Result(Code.NOT_FOUND, position=state.position)
-                lanes.settle(state, ticket, batch, result, effects)
+            batch = state.waiting.drop(ticket)
+            result = Result(Code.NOT_FOUND, position=state.position)
+            lanes.settle(state, ticket, batch, result, effects)
 
 
 def derive(state: State) -> None:
@@ -129,7 +126,15 @@ def derive(state: State) -> None:
     for ticket in sorted(state.waiting.rows):
         batch = state.waiting.rows[ticket]
         key = state.topics.rows[batch.topic].key(batch.partition)
-        state.queues.setdefault(key, deque()).append(ticket)
+        state.queues.setdefault(key, OrderedDict())[ticket] = None
+
+
+def _leave(state: State, key: int, ticket: int) -> None:
+    state.waiting.drop(ticket)
+    queue = state.queues[key]
+    del queue[ticket]
+    if not queue:
+        del state.queues[key]
 
 
 def _final(
