@@ -132,11 +132,11 @@ def column(rows: Buffer, offset: int) -> memoryview[int]:
 def encode(
     cover: Cover, store: bytes, runs: Sequence[Run], strays: Sequence[Stray]
 ) -> Iterator[bytes]:
-    """The pieces of a file, in order, each about a block; `runs` come sorted by key."""
+    """The pieces of a file, in order, none larger than a block."""
     sums, rows = array("I"), 0
     block = bytearray()
     columns = [array("Q") for _ in range(COLUMNS)]
-    for key, data, length, size in runs:
+    for key, data, length, size in sorted(runs):
         assert length > 0, "a partition without rows has no run"
         last = decode_row(data, length - 1)
         entry = (key, read_field(data, 0, FIRST), last.last, rows, size)
@@ -161,7 +161,9 @@ def encode(
     tail = b"".join(column.tobytes() for column in (*columns, *stray_columns, sums))
     counts = (cover.segment, cover.after, cover.upto, rows, len(runs), len(strays))
     tail += _TRAILER.pack(_MAGIC, store, *counts, cover.sealed)
-    yield tail + _CRC.pack(crc32c(tail))
+    tail += _CRC.pack(crc32c(tail))
+    for at in range(0, len(tail), BLOCK_BYTES):
+        yield tail[at : at + BLOCK_BYTES]
 
 
 class NumberFile:

@@ -22,16 +22,13 @@ again about items up to there is ignored.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from .effects import Appended, Deleted, Effect, Pruned
-from .errors import Corrupt
-from .numberchain import LEAD_BITS, LEAD_MASK, Chain, Tail
+from .numberchain import Chain, Tail
 from .numberfile import (
     COUNT_BITS,
-    FIRST,
     PARTITION_BITS,
     POSITION,
     ROW,
@@ -39,19 +36,17 @@ from .numberfile import (
     Cover,
     NumberFile,
     Row,
-    Run,
     Stray,
-    encode,
     key_of,
     split_key,
 )
+from .numbergrowing import Growing, captured
+from .numberlife import Life
 from .places import SEGMENT_SHIFT, segment_of
 from .upkeep import Usage
 
 Noted = tuple[int, int, Iterable[Effect], Mapping[int, int]]  # the arguments of `Numbers.note`
 INSTALLED_AT_ONCE: Final = 512  # partitions, between two looks at the loop
-PLACES_AT_ONCE: Final = 4_096
-_ENDLESS: Final = 1 << 62
 _pack = ROW.pack
 
 
@@ -60,22 +55,21 @@ class Numbers:
 
     def __init__(self, store: bytes) -> None:
         self.store = store  # uuid: places mean nothing in another store
-        self.usage = Usage()
         self.covered = 0
         self._position = 0  # of the item whose effects are being noted
         self._known = False  # they are known already
         self._segment = -1  # the newest one
         self._closed = True  # it takes no more rows
         self._tails: dict[int, Tail] = {}  # of the open segment
-        self._growing: list[_Growing] = []  # oldest first; the last one is open
+        self._growing: list[Growing] = []  # oldest first; the last one is open
         self._installing = False  # the oldest of them
-        self._files: dict[int, NumberFile] = {}
-        # By key: first number, segment << 32 | index in its directory, and so on; live ones only.
-        self._leads: dict[int, array[int]] = {}
-        self._strays: dict[int, list[_Stretch]] = {}  # by key, in order of numbers; live ones only
-        self._firsts: dict[int, int] = {}  # key -> lowest number that was not pruned, if not 1
-        self._shrunk: dict[int, int] = {}  # key -> bytes of its oldest lead that count as dead
+        self._life = Life()
         self._widths: dict[int, int] = {}  # topic id -> partitions seen
+
+    @property
+    def usage(self) -> Usage:
+        """What is alive in each segment, for upkeep."""
+        return self._life.usage
 
     # What the keeper tells, item by item
 
@@ -140,18 +134,13 @@ class Numbers:
         if segment == self._segment:
             tail.size += size
         else:
-            self._stray(Stray(key, first, first + count - 1, segment, size))
+            assert segment < self._segment, f"segment {segment} has no item yet"
+            stray = Stray(key, first, first + count - 1, segment, size)
+            self._life.stray(stray, self._growing[-1])
 
     def prune(self, topic_id: int, partition: int, first: int) -> None:
         """Entries below `first` are gone."""
-        key = topic_id << PARTITION_BITS | partition
-        if first <= self._firsts.get(key, 1):
-            return  # said again by a replay
-        self._firsts[key] = first
-        if key in self._leads:
-            self._trim(key, first)
-        if key in self._strays:
-            self._trim_strays(key, first)
+        self._life.prune(topic_id << PARTITION_BITS | partition, first)
 
     def forget(self, topic_id: int) -> None:
         """The topic was deleted."""
@@ -159,12 +148,7 @@ class Numbers:
             key = key_of(topic_id, partition)
             for growing in self._growing:
                 growing.tails.pop(key, None)
-            self._firsts.pop(key, None)
-            if key in self._leads:
-                self._trim(key, _ENDLESS)
-                del self._leads[key]
-            if key in self._strays:
-                self._trim_strays(key, _ENDLESS)
+            self._life.forget(key)
 
     # From memory to files, and away
 
@@ -178,7 +162,7 @@ class Numbers:
     def pieces(self) -> Iterator[bytes]:
         """The file for `waiting`, as it is now, however long the caller rests in between."""
         assert self.waiting() is not None, "an open segment has no file"
-        return self._encode(self._growing[0])
+        return self._growing[0].encode(self.store, self.covered)
 
     def install(self, file: NumberFile) -> Iterator[None]:
         """Goes over from memory to the file of `waiting`, some partitions a step.
@@ -188,15 +172,11 @@ class Numbers:
         assert file.cover == self.waiting(), f"{file.cover} does not wait"
         growing, segment = self._growing[0], file.cover.segment
         self._installing = True  # what is in memory of it is a part from here on
-        self._files[segment] = file
+        self._life.files[segment] = file
         for index, key in enumerate(file.keys.tolist()):
             # The tail of a topic that was deleted meanwhile is gone.
             if growing.tails.pop(key, None) is not None:
-                leads = self._leads.setdefault(key, array("Q"))
-                leads.extend((file.firsts[index], segment << LEAD_BITS | index))
-                self.usage.hold(segment, file.sizes[index])
-                if key in self._firsts:
-                    self._trim(key, self._firsts[key])
+                self._life.lead(key, segment, index)
             if index % INSTALLED_AT_ONCE == INSTALLED_AT_ONCE - 1:
                 yield
         assert not growing.tails, f"{len(growing.tails)} partitions are not in the file"
@@ -211,13 +191,11 @@ class Numbers:
     @property
     def installed(self) -> list[int]:
         """The segments that have a file."""
-        return sorted(self._files)
+        return sorted(self._life.files)
 
     def drop(self, segment: int) -> None:
         """The store has dropped this dead segment; what is said about it goes too."""
-        assert not self.usage.holders(segment), f"something of segment {segment} is alive"
-        self._files.pop(segment, None)
-        self.usage.forget(segment)
+        self._life.drop(segment)
 
     def live_places(self, segment: int) -> Iterator[list[int]]:
         """The places of all live bodies in `segment`, some thousands a step.
@@ -228,15 +206,16 @@ class Numbers:
         Raises:
             Corrupt: the index has lost some of them.
         """
-        for rows in self._live_rows(segment):
-            yield [row.place for row in rows if segment_of(row.place) == segment]
+        return self._life.live_places(
+            segment, lambda key, number, limit: self.rows(*split_key(key), number, limit)
+        )
 
     # Snapshots and restarts
 
     def capture(self) -> Iterator[tuple[str, bytes]]:
         """What no file holds, as it is now, in chunks for the snapshot of the same position."""
         unfiled = self._growing[1:] if self._installing else self._growing
-        return _captured([self._encode(growing) for growing in unfiled])
+        return captured([each.encode(self.store, self.covered) for each in unfiled])
 
     def load(self, files: Iterable[NumberFile], position: int) -> list[tuple[int, int]]:
         """Begins with whole files from the folder, and from the snapshot of the state at `position`.
@@ -261,7 +240,9 @@ class Numbers:
             if file.captured or self._growing:
                 self._recall(file)
             else:
-                self._load(file)
+                self._segment = cover.segment
+                for key in self._life.load(file):
+                    self._widen(key)
             if not cover.sealed:
                 break
         if at < position:
@@ -319,12 +300,12 @@ class Numbers:
     def _chain(self, topic_id: int, partition: int) -> Chain:
         key = topic_id << PARTITION_BITS | partition
         tails = [growing.tails[key] for growing in self._growing if key in growing.tails]
-        return Chain(self._leads.get(key), self._files, tails)
+        return Chain(self._life.leads.get(key), self._life.files, tails)
 
     def _open(self, segment: int, after: int) -> None:
         if self._growing and self._growing[-1].upto is None:
             self._growing[-1].upto = after
-        growing = _Growing(segment, after)
+        growing = Growing(segment, after)
         self._growing.append(growing)
         self._tails, self._segment, self._closed = growing.tails, segment, False
 
@@ -333,149 +314,16 @@ class Numbers:
         if partition >= self._widths.get(topic_id, 0):
             self._widths[topic_id] = partition + 1
 
-    def _stray(self, stray: Stray) -> None:
-        assert stray.segment < self._segment, f"segment {stray.segment} has no item yet"
-        growing, live = self._growing[-1], self._strays.get(stray.key)
-        # A commit numbers its stages one after the other: one stretch for those that lie together.
-        if live and live[-1].adjoins(stray) and live[-1].numbered == growing.segment:
-            live[-1].last = stray.last
-            live[-1].size += stray.size
-            self.usage.grow(stray.segment, stray.size)
-        else:
-            self._hold(stray, growing)
-
-    def _hold(self, stray: Stray, growing: _Growing | None) -> None:
-        stretch = _Stretch(stray, -1 if growing is None else growing.segment)
-        self._strays.setdefault(stray.key, []).append(stretch)
-        self.usage.hold(stray.segment, stray.size)
-        if growing is not None:
-            growing.strays.append(stretch)
-
-    def _trim(self, key: int, first: int) -> None:
-        """Forgets leads to rows that are all dead; guesses how much of the oldest one left is."""
-        leads, gone = self._leads[key], 0
-        while gone < len(leads):
-            segment, index = leads[gone + 1] >> LEAD_BITS, leads[gone + 1] & LEAD_MASK
-            file = self._files[segment]
-            begin, last, size = file.firsts[index], file.lasts[index], file.sizes[index]
-            if last >= first:
-                if first > begin:
-                    dead = size * (first - begin) // (last - begin + 1)
-                    self.usage.shrink(segment, dead - self._shrunk.get(key, 0))
-                    self._shrunk[key] = dead
-                break
-            self.usage.release(segment, size - self._shrunk.pop(key, 0))
-            gone += 2
-        del leads[:gone]
-
-    def _trim_strays(self, key: int, first: int) -> None:
-        stretches, gone = self._strays[key], 0
-        while gone < len(stretches) and stretches[gone].last < first:
-            self.usage.release(stretches[gone].segment, stretches[gone].size)
-            gone += 1
-        del stretches[:gone]
-        if not stretches:
-            del self._strays[key]
-
-    def _encode(self, growing: _Growing) -> Iterator[bytes]:
-        # Taken now.  The bytearrays only grow, so their lengths are all that is to be remembered.
-        runs = [
-            Run(key, tail.rows, tail.stop, tail.size) for key, tail in sorted(growing.tails.items())
-        ]
-        # Strays of a topic that was deleted have no rows any more.
-        strays = [each.value() for each in growing.strays if each.key in growing.tails]
-        return encode(growing.cover(self.covered), self.store, runs, strays)
-
-    def _load(self, file: NumberFile) -> None:
-        """A file whose rows never were in this memory."""
-        segment = self._segment = file.cover.segment
-        self._files[segment] = file
-        lead, leads = segment << LEAD_BITS, self._leads
-        # The loop that a restart takes its time with: hundreds of thousands of turns.
-        for key, first in zip(file.keys.tolist(), file.firsts.tolist(), strict=True):
-            of_key = leads.get(key)
-            if of_key is None:
-                of_key = leads[key] = array("Q")
-                self._widen(key)
-            of_key.append(first)
-            of_key.append(lead)
-            lead += 1
-        self.usage.hold(segment, sum(file.sizes.tolist()), holders=len(file.keys))
-        for stray in file.strays:
-            self._hold(stray, None)
-
     def _recall(self, file: NumberFile) -> None:
         """Back into memory, as it was there when it was captured."""
-        segment, after, upto, sealed = file.cover
-        self._open(segment, after)
-        for index, key in enumerate(file.keys.tolist()):
-            tail = self._tails[key] = Tail(file.firsts[index])
-            tail.rows += file.run(index)
-            tail.next = file.lasts[index] + 1
-            tail.size = file.sizes[index]
+        self._open(file.cover.segment, file.cover.after)
+        growing = self._growing[-1]
+        growing.recall(file)
+        for key in growing.tails:
             self._widen(key)
         for stray in file.strays:
-            self._hold(stray, self._growing[-1])
-        if sealed:
-            self._growing[-1].upto = upto
-            self._closed = True
-
-    def _live_rows(self, segment: int) -> Iterator[list[Row]]:
-        file = self._files.get(segment)
-        for index, key in enumerate(file.keys.tolist() if file else ()):
-            first = self._firsts.get(key, 1)
-            if file and key in self._leads and file.lasts[index] >= first:
-                start, stop = file.span(index)
-                start = max(start, file.lower_bound(start, stop, FIRST, first + 1) - 1)
-                for at in range(start, stop, PLACES_AT_ONCE):
-                    yield file.decode(at, min(stop, at + PLACES_AT_ONCE))
-        here = [
-            (key, stretch.first, stretch.last)
-            for key, stretches in self._strays.items()
-            for stretch in stretches
-            if stretch.segment == segment
-        ]
-        for key, first, last in here:
-            number = max(first, self._firsts.get(key, 1))
-            while number <= last:
-                rows = self.rows(*split_key(key), number, PLACES_AT_ONCE)
-                if not rows:
-                    raise Corrupt(f"the index does not know where the body of entry {number} lies")
-                yield [row for row in rows if row.first <= last]
-                number = rows[-1].last + 1
-
-
-class _Growing:
-    """What one segment numbered, while it is in memory."""
-
-    __slots__ = ("after", "segment", "strays", "tails", "upto")
-
-    def __init__(self, segment: int, after: int) -> None:
-        self.segment = segment
-        self.after = after
-        self.upto: int | None = None  # its last item, once it is sealed
-        self.tails: dict[int, Tail] = {}
-        self.strays: list[_Stretch] = []
-
-    def cover(self, covered: int) -> Cover:
-        upto = covered if self.upto is None else self.upto
-        return Cover(self.segment, self.after, upto, sealed=self.upto is not None)
-
-
-class _Stretch:
-    """A stray that may still become longer."""
-
-    __slots__ = ("first", "key", "last", "numbered", "segment", "size")
-
-    def __init__(self, stray: Stray, numbered: int) -> None:
-        self.key, self.first, self.last, self.segment, self.size = stray
-        self.numbered = numbered  # the segment that numbered it; -1: a file has it
-
-    def adjoins(self, stray: Stray) -> bool:
-        return self.last + 1 == stray.first and self.segment == stray.segment
-
-    def value(self) -> Stray:
-        return Stray(self.key, self.first, self.last, self.segment, self.size)
+            self._life.stray(stray, growing)
+        self._closed = file.cover.sealed
 
 
 def older(position: int, effects: Iterable[Effect]) -> list[int]:
@@ -494,34 +342,6 @@ def rebuilt(store: bytes, cover: Cover, items: Iterable[Noted]) -> NumberFile:
     (growing,) = numbers._growing
     growing.upto = cover.upto
     return NumberFile(b"".join(numbers.pieces()))
-
-
-def restored(chunks: Iterable[tuple[str, bytes]]) -> list[NumberFile]:
-    """What `capture` gave to a snapshot.
-
-    Raises:
-        Corrupt: it is not whole.
-    """
-    files: list[NumberFile] = []
-    data = bytearray()
-    for kind, piece in chunks:
-        if kind in (_PART, _END):
-            data += piece
-        if kind == _END:
-            files.append(NumberFile(bytes(data), captured=True))
-            data = bytearray()
-    return files
-
-
-_PART: Final = "rows"
-_END: Final = "rows' end"
-
-
-def _captured(files: Sequence[Iterator[bytes]]) -> Iterator[tuple[str, bytes]]:
-    for pieces in files:
-        for piece in pieces:
-            yield _PART, piece
-        yield _END, b""
 
 
 def _best_first(file: NumberFile) -> tuple[int, int, bool]:

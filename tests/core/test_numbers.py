@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from duckrow.node.effects import Appended, Deleted, Pruned
 from duckrow.node.errors import Corrupt
 from duckrow.node.numberfile import BLOCK_ROWS, NumberFile, Row
-from duckrow.node.numbers import Numbers, older, restored
+from duckrow.node.numbergrowing import restored
+from duckrow.node.numbers import Numbers, older
 from duckrow.node.places import place, segment_of
 
 STORE = b"one store's uuid"
@@ -323,7 +324,7 @@ def test_an_installed_segment_takes_no_memory_but_a_lead_for_each_partition() ->
     assert (
         sum(len(tail.rows) for growing in numbers._growing for tail in growing.tails.values()) == 0
     )
-    assert {key: len(leads) for key, leads in numbers._leads.items()} == {
+    assert {key: len(leads) for key, leads in numbers._life.leads.items()} == {
         5 << 10: 6,
         7 << 10 | 1: 6,
         9 << 10: 6,
@@ -561,6 +562,8 @@ def test_a_capture_that_is_not_whole_is_refused() -> None:
 
     with pytest.raises(Corrupt):
         restored([*chunks[:-2], chunks[-1]])
+    with pytest.raises(Corrupt, match="no end"):
+        restored(chunks[:-1])
 
 
 def test_stages_committed_together_are_one_stray() -> None:
@@ -712,6 +715,7 @@ def test_nothing_is_remembered_of_a_deleted_topic() -> None:
     for topic in (5, 7, 9):
         note(numbers, truth.deleted(topic))
 
-    tables = (numbers._firsts, numbers._shrunk, numbers._leads, numbers._strays, numbers._widths)
+    life = numbers._life
+    tables = (life._firsts, life._shrunk, life.leads, life._strays, numbers._widths)
     assert [len(table) for table in tables] == [0] * 5
     assert numbers.usage.holders(0) == numbers.usage.live(0) == 0

@@ -10,7 +10,8 @@ from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed
 from duckrow.node.numberfile import NumberFile
 from duckrow.node.numberfolder import NumberFolder
-from duckrow.node.numbers import Noted, Numbers, rebuilt, restored
+from duckrow.node.numbergrowing import restored
+from duckrow.node.numbers import Noted, Numbers, rebuilt
 from duckrow.node.state import State
 from sim.alone import Machine
 from sim.park import SimCrashed

@@ -410,7 +410,7 @@ def test_numbers_that_the_index_lost_are_named_and_can_be_passed() -> None:
         library.seal()
     library.tick()
     library.install()
-    files = library.numbers._files
+    files = library.numbers._life.files
     numbers = Numbers(library.numbers.store)
     numbers.load([files[0], files[2]], library.state.position)
     library.reader._numbers = numbers

@@ -17,7 +17,8 @@ from duckrow.node.cursors import FIRST
 from duckrow.node.env import Env
 from duckrow.node.errors import Damaged, NotFound
 from duckrow.node.numberfolder import NumberFolder
-from duckrow.node.numbers import Numbers, restored
+from duckrow.node.numbergrowing import restored
+from duckrow.node.numbers import Numbers
 from duckrow.node.places import segment_of
 from duckrow.node.reading import Pull, Reader
 from duckrow.node.row import Bundle, Item, View
