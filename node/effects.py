@@ -136,13 +136,53 @@ Effect = Answer | Appended | Pruned | Created | Configured | Deleted
 
 
 def explain(result: Result) -> str:
-    """A result in one sentence, for logs and error messages."""
-    code, reason, detail = Code(result.code), Reason(result.reason), result.detail
-    words = code.name.lower().replace("_", " ")
-    if code is Code.ORDERED and result.first:
-        words += f" as {result.first:,} to {result.last:,}"
-    if reason is not Reason.NONE:
-        words += f": {reason.name.lower().replace('_', ' ')}"
-    if detail:
-        words += f" ({detail:,})"
-    return words + (", as it was before" if result.duplicate else "")
+    """A result in one sentence, for error messages and logs."""
+    code, reason = Code(result.code), Reason(result.reason)
+    words = _BY_REASON.get(reason) or _BY_CODE[code]
+    told = words.format(**result._asdict(), last=result.last)
+    return f"{told} (decided before)" if result.duplicate else told
+
+
+_BY_CODE: Final = {
+    Code.ORDERED: "{count:,} entries are in the row, the first as {first:,}",
+    Code.WAITING: "{count:,} entries wait for room, and will be numbered when there is some",
+    Code.STAGED: "{count:,} entries are staged as ({position}, {detail})",
+    Code.FULL: "the topic is full, and nothing was written: prune it, or raise its limits",
+    Code.REFUSED: "the command was refused",
+    Code.NOT_FOUND: "there is no such topic",
+    Code.EXISTS: "the topic is there already, with id {detail}",
+    Code.CONFLICT: "somebody else was first",
+    Code.WITHDRAWN: "it was withdrawn before it was numbered, and never will be",
+    Code.FENCED: "a newer instance of this producer, of epoch {detail:,}, has taken over",
+    Code.GAP: "an earlier command is missing, and nothing was done: send it from seq {detail:,} on",
+    Code.UNKNOWN_PRODUCER: "this producer is not known here any more: begin with seq 1 again",
+    Code.FORGOTTEN: "it was done, but the result is no longer kept",
+}
+_BY_REASON: Final = {
+    Reason.MALFORMED: "the head of the command is not what its kind needs",
+    Reason.UNKNOWN_KIND: "these rules know no command of kind {detail}: upgrade and switch first",
+    Reason.BAD_NAME: "no topic may be called so",
+    Reason.BAD_LANE: "no topic may be called so, or have such a partition",
+    Reason.BAD_SEQ: "seq counts from 1",
+    Reason.BAD_PARTITION: "the topic has {detail:,} partitions, counted from 0",
+    Reason.ROUTING_CHANGED: "the topic has {detail:,} partitions: choose the partition anew",
+    Reason.OTHER_TOPIC: "the topic of this name is another one now, with id {detail} (0: none)",
+    Reason.OTHER_LAST: "the last number is {detail:,}",
+    Reason.TOO_LARGE: "the batch is larger than the limit of the topic, {detail:,}",
+    Reason.TOO_MANY_WAITING: "as many as may wait for room do, {detail:,}; nothing was written",
+    Reason.TOO_MANY_TOPICS: "there are as many topics as there may be, {detail:,}",
+    Reason.TOO_MANY_STAGES: "as many batches as may be are staged, {detail:,}",
+    Reason.IDS_REPEATED: "an id occurs twice in the batch",
+    Reason.IDS_PARTLY_KNOWN: "a part of the batch is there already, entry {detail:,} for one",
+    Reason.ELSEWHERE: "the entry is number {first:,} of partition {detail:,}",
+    Reason.BAD_POLICY: "field {detail} of the policy cannot be",
+    Reason.BAD_SETTING: "field {detail} of the settings cannot be",
+    Reason.NEEDS_GROUPS: "field {detail} of the policy needs consumer groups",
+    Reason.FEWER_PARTITIONS: "partitions only grow, and there are {detail:,}",
+    Reason.TOPIC_LANE: "this command goes in the lane without a topic",
+    Reason.STAGE_GONE: "stage {detail:,} of the list is not there, or no longer: stage it again",
+    Reason.STAGE_OTHERS: "stage {detail:,} of the list is of another writer or batch",
+    Reason.STAGE_REPEATED: "stage {detail:,} of the list is in it twice",
+    Reason.BATCH_PASSED: "the writer has committed a later batch, {detail:,}",
+    Reason.NOT_NEXT_VERSION: "the version is {detail:,}, and only the next one can follow",
+}
