@@ -7,7 +7,7 @@ that a power loss can take back.  What no file holds is in the snapshots (`Numbe
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import trio
 
@@ -27,10 +27,12 @@ class NumberFolder:
         self._folder = folder
         self.refused: list[str] = []  # what `load` passed over, and why
 
-    async def load(self, store: bytes, end: int) -> list[NumberFile]:
+    async def load(
+        self, store: bytes, end: int, formers: Collection[bytes] = ()
+    ) -> list[NumberFile]:
         """The whole files of this store whose row ends at position `end`; the others are told.
 
-        A damaged file stays where it is until it is written again; one that belongs to another
+        `formers` are uuids that it had before: its row stayed the same.  A damaged file stays where it is until it is written again; one that belongs to another
         store, or to a part of the row that is no more, could be believed later, and goes.
         """
         files: list[NumberFile] = []
@@ -42,7 +44,7 @@ class NumberFolder:
             except (Corrupt, OSError) as error:
                 self.refused.append(f"{name}: {error}")
                 continue
-            why = _stranger(file, name, store, end)
+            why = _stranger(file, name, (store, *formers), end)
             if why:
                 self.refused.append(f"{name}: {why}")
                 await self._folder.unlink(name)
@@ -104,11 +106,11 @@ class NumberFolder:
         return True
 
 
-def _stranger(file: NumberFile, name: str, store: bytes, end: int) -> str:
+def _stranger(file: NumberFile, name: str, stores: Sequence[bytes], end: int) -> str:
     """Why a whole file is not one of this row; empty if it is."""
     cover = file.cover
-    if file.store != store:
-        return f"it belongs to store {file.store.hex()}, and this is {store.hex()}"
+    if file.store not in stores:
+        return f"it belongs to store {file.store.hex()}, and this is {stores[0].hex()}"
     if name != _name(cover.segment) or not cover.sealed:
         return f"it speaks of segment {cover.segment}"
     if cover.upto > end:

@@ -170,7 +170,8 @@ def test_files_of_another_store_or_of_a_row_that_ended_earlier_go(name: str) -> 
 
     async def stranger(env: Env) -> list[NumberFile]:
         folder = NumberFolder(await env.disk.folder("numbers"))
-        return await folder.load(b"v" * 16, 1 << 40)
+        assert len(await folder.load(b"v" * 16, 1 << 40, [b"w" * 16, STORE])) == len(kept)
+        return await folder.load(b"v" * 16, 1 << 40, [b"w" * 16])
 
     assert machine.run(stranger) == []
     assert machine.media.paths() == []
