@@ -32,8 +32,9 @@ class NumberFolder:
     ) -> list[NumberFile]:
         """The whole files of this store whose row ends at position `end`; the others are told.
 
-        `formers` are uuids that it had before: its row stayed the same.  A damaged file stays where it is until it is written again; one that belongs to another
-        store, or to a part of the row that is no more, could be believed later, and goes.
+        `formers` are uuids that it had before: its row stayed the same.  A damaged file stays where
+        it is until it is written again; one that belongs to another store, or to a part of the row
+        that is no more, could be believed later, and goes.
         """
         files: list[NumberFile] = []
         for name in await self._folder.names():
