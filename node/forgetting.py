@@ -94,7 +94,7 @@ class Forgetting:
         try:
             left_out = await self._copy(segment, name + ASIDE, live)
             await self._raise_floor([segment])
-            segment.rewritten = True
+            # The index says so first: a body that is missing is then known to have been left out.
             if not await self._shelf.index_rewritten(segment):
                 raise self._writer.full()
             await self._disk.rename(name + ASIDE, name)
@@ -109,6 +109,7 @@ class Forgetting:
                 raise self._writer.fail("rewriting a segment", error) from error
             await self._disk.unlink(name + ASIDE)
             return 0
+        segment.rewritten = True
         self._shelf.files.forget(number)
         return left_out
 

@@ -135,6 +135,14 @@ def fields(head: Buffer, least: int, what: str) -> list[Any]:
     return found[:least]
 
 
+def number_in(head: Buffer, what: str) -> int:
+    """All that a CLEAN or a FLOOR says."""
+    (number,) = found = fields(head, 1, what)
+    if not _are_counts(number):
+        raise cbor.malformed(what, found)
+    return int(number)
+
+
 def encode_bundle(
     view: int, origin: int, s: int, lamport: int, stamp: int, commands: int, heads: bytes, crc: int
 ) -> bytes:

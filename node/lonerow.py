@@ -28,7 +28,7 @@ from .commands import Command
 from .env import Disk, Env
 from .errors import Conflict, Corrupt, Full, NoQuorum, NotFound
 from .forms import Start
-from .limits import KIB, MIB
+from .limits import KIB
 from .recovery import Hole
 from .reserve import OK
 from .row import Item, Member, RowStatus, View
@@ -36,7 +36,7 @@ from .rowstore import RowStore
 from .storeoptions import FSYNC, MEMORY, WRITE, StoreOptions
 from .wakeup import Wakeup
 
-REPLAY_BYTES: Final = 1 * MIB  # of heads, handed out at once while the past is read
+REPLAY_BYTES: Final = 256 * KIB  # of heads, handed out at once while the past is read
 COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
 LOOK_BYTES: Final = 256 * KIB  # written between two looks at the free space
 INCARNATION_BITS: Final = 64

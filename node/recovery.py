@@ -40,7 +40,7 @@ from .forms import (
     Start,
     bodies,
     chain,
-    fields,
+    number_in,
     split_heads,
 )
 from .glide import Glide
@@ -313,13 +313,13 @@ class Recovery:
         if kind == RecordKind.START:
             chronicle.start(Start.decode(head))
         elif kind == RecordKind.CLEAN:
-            chronicle.clean(fields(head, 1, "a clean end")[0])
+            chronicle.clean(number_in(head, "a clean end"))
         elif kind == RecordKind.VIEW:
             chronicle.decided(head, place(segment, record.offset), crc32c(head))
         elif kind == RecordKind.REGISTER:
             chronicle.register = head
         elif kind == RecordKind.FLOOR:
-            chronicle.floor = max(chronicle.floor, fields(head, 1, "a floor")[0])
+            chronicle.floor = max(chronicle.floor, number_in(head, "a floor"))
         elif kind == RecordKind.BASE:
             chronicle.based(BaseForm.decode(head))
             self.column = Column(chronicle.position + 1)
@@ -357,7 +357,7 @@ class Recovery:
     # -- damage ---------------------------------------------------------------------------
 
     def _skip(self, gap: _Gap, before: int) -> None:
-        if gap.offset == 0 and self.anchored:
+        if gap.offset == 0 and self.anchored and gap.segment == self.segment + 1:
             # The copies at the beginning of a file say what is known from the file before.
             head = encode_opening(self.chronicle, gap.segment, before)
             if size_of(len(head), 0) == gap.length:

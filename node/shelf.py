@@ -110,7 +110,13 @@ class Shelf:
         return await self.places(segment)
 
     async def write_index(
-        self, segment: Segment, column: Column, chronicle: Chronicle, *, sealed: bool
+        self,
+        segment: Segment,
+        column: Column,
+        chronicle: Chronicle,
+        *,
+        sealed: bool,
+        rewritten: bool | None = None,
     ) -> bool:
         """The index file of a segment that is durable.  False: the disk is full.
 
@@ -124,7 +130,7 @@ class Shelf:
             segment=segment.number,
             covered=segment.size,
             sealed=sealed,
-            rewritten=segment.rewritten,
+            rewritten=segment.rewritten if rewritten is None else rewritten,
         )
         try:
             file = await self.disk.open(name + ASIDE, create=True)
@@ -152,7 +158,7 @@ class Shelf:
         else:
             places = array("Q", await self.places(segment))
             column, chronicle = Column(head.first, places, head.reaches), head.chronicle
-        return await self.write_index(segment, column, chronicle, sealed=True)
+        return await self.write_index(segment, column, chronicle, sealed=True, rewritten=True)
 
     async def read_again(self, segment: Segment) -> tuple[Column, Chronicle]:
         """The index of a sealed segment, made from its records."""
