@@ -21,10 +21,10 @@ from . import makers
 from .aging import next_due
 from .apply import apply
 from .cache import Cache
-from .calls import Calls, key_of
+from .calls import Calls, Key, key_of
 from .commands import PID_BYTES, Command, decode_head
 from .effects import Answer, Appended, Created, Deleted, Effect, Result
-from .errors import DuckrowError, NoQuorum
+from .errors import Corrupt, DuckrowError, NoQuorum, NotFound, Timeout
 from .lonerow import LoneRow
 from .numbers import Numbers, older
 from .reading import Reader
@@ -32,6 +32,7 @@ from .row import Bundle, Item
 from .state import State
 from .waiters import Waiters
 
+NOWHERE = 0  # no segment has this number
 REMIND_SECONDS_MIN = 0.001  # between two clock commands
 
 
@@ -59,6 +60,7 @@ class Keeper:
         self._rng = rng
         self._pid = self.fresh_pid()  # of what the node itself wants (N2)
         self._seq = 0
+        self._ended = False
         self._due: int | None = None  # when the clock task will look next
         self._due_changed = trio.Event()
 
@@ -73,7 +75,11 @@ class Keeper:
             try:
                 await self._follow()
             finally:
-                self.calls.fail_all(NoQuorum("this node is stopping", retry_after=1.0))
+                self._ended = True
+                # What is written and not yet seen comes to light with the next start.
+                self.calls.fail_all(
+                    Timeout("this node is stopping; whether it was written is not known here")
+                )
 
     async def catch_up(self) -> None:
         """Applies the past: everything that was in the row when it was opened."""
@@ -93,10 +99,20 @@ class Keeper:
 
         Raises:
             Full, NoQuorum: certainly not written.
+            Timeout: the node stops; it may or may not happen.
         """
-        key = key_of(decode_head(command.head))
-        self.row.submit([command])
-        return await self.calls.wait(key)
+        return await self.calls.wait(self.submit(command))
+
+    def submit(self, command: Command, *before: Command) -> Key:
+        """Puts the command into the row, behind those `before` it; `calls` knows it by this key.
+
+        Raises:
+            Full, NoQuorum: certainly none of them is written.
+        """
+        if self._ended:
+            raise NoQuorum("this node is stopping")
+        self.row.submit([*before, command])
+        return key_of(decode_head(command.head))
 
     async def barrier(self) -> int:
         """Waits until everything that was ordered before this call is applied; the position."""
@@ -113,14 +129,24 @@ class Keeper:
 
     async def _apply(self, item: Item) -> None:
         effects = apply(self.state, item)
-        places = {}
-        for position in older(item.position, effects):
-            places[position] = await self.row.store.place_of(position)
+        places = {position: NOWHERE for position in older(item.position, effects)}
+        if places:
+            # The state is ahead of the index here: whoever cancels has to wait for the index.
+            with trio.CancelScope(shield=True):
+                await self._find(places)
         self.numbers.note(item.position, item.place, effects, places)
         if isinstance(item.content, Bundle) and _is_whole(item.content.commands):
             self.cache.put(item.place, item.content.commands)
         self._tell(effects)
         self.on_progress(item)
+
+    async def _find(self, places: dict[int, int]) -> None:
+        """Where the bodies of older items lie; one that is damaged is told when it is read."""
+        for position in places:
+            try:
+                places[position] = await self.row.store.place_of(position)
+            except (Corrupt, NotFound):
+                pass  # stays NOWHERE
 
     def _tell(self, effects: Sequence[Effect]) -> None:
         for effect in effects:

@@ -8,7 +8,7 @@ from duckrow.node.alone import open_node
 from duckrow.node.commands import Command
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
-from duckrow.node.errors import Full, NoQuorum
+from duckrow.node.errors import Full, NoQuorum, Timeout
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from duckrow.node.reading import Pull
@@ -176,7 +176,7 @@ def test_who_still_waits_when_the_node_stops_is_told() -> None:
         async def wait_in_vain() -> None:
             try:
                 await node.order(produce(2))
-            except NoQuorum as error:
+            except Timeout as error:
                 told.append(error)
 
         async with trio.open_nursery() as nursery, open_node(env, SMALL) as node:
@@ -187,7 +187,39 @@ def test_who_still_waits_when_the_node_stops_is_told() -> None:
             await trio.sleep(0.01)
 
     Machine().run(main)
-    assert [str(error) for error in told] == ["this node is stopping"]
+    assert ["is stopping" in str(error) for error in told] == [True]
+
+
+def test_what_was_not_answered_when_the_node_stopped_may_be_there_afterwards() -> None:
+    """So it is told `Timeout`, which says that nobody knows."""
+    machine = Machine()
+    machine.media.sync_latency = 1.0
+
+    async def main(env: Env) -> None:
+        async def produce_late() -> None:
+            with pytest.raises(Timeout):
+                await node.order(produce(1))
+
+        async with trio.open_nursery() as nursery, open_node(env, SMALL) as node:
+            nursery.start_soon(produce_late)
+            await trio.sleep(0.5)
+
+    machine.run(main)
+
+    async def look(node: Keeper) -> None:
+        assert await values(node, "t") == [b"v"]
+
+    run(machine, look)
+
+
+def test_after_its_end_a_node_takes_nothing_and_says_so() -> None:
+    async def main(env: Env) -> None:
+        async with open_node(env, SMALL) as node:
+            await node.order(produce(1))
+        with pytest.raises(NoQuorum, match="stopping"):
+            await node.order(produce(2))
+
+    Machine().run(main)
 
 
 def test_ten_thousand_wait_and_only_those_of_the_topic_wake() -> None:
