@@ -23,10 +23,12 @@ from .housekeeping import Housekeeping, HousekeepingOptions
 from .keeper import Keeper
 from .lonerow import LoneRow
 from .numberfolder import NumberFolder
-from .numbers import Numbers, restored
+from .numbergrowing import restored
+from .numbers import Numbers
 from .snapshots import Snapshot, Snapshots
 from .state import State
 from .storeoptions import StoreOptions
+from .upkeep import unknown_segments
 
 
 @attrs.frozen(kw_only=True)
@@ -62,11 +64,11 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
 
 async def _recovered(
     env: Env, row: LoneRow, snapshots: Snapshots, folder: NumberFolder
-) -> tuple[Keeper, list[int]]:
+) -> tuple[Keeper, frozenset[int]]:
     """The keeper, caught up, and the segments of which the index has lost something."""
     store = row.store
-    files = await folder.load(store.uuid, store.position)
-    best: tuple[State, Numbers, list[int]] | None = None
+    files = await folder.load(store.uuid, store.position, store.formers)
+    best: tuple[State, Numbers, frozenset[int]] | None = None
     for snapshot in await _beginnings(row, snapshots):
         state, chunks = State(), []
         if snapshot is not None:
@@ -78,11 +80,7 @@ async def _recovered(
             chunks = [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
         numbers = Numbers(store.uuid)
         holes = numbers.load([*files, *restored(chunks)], state.position)
-        lost = [
-            segment.number
-            for segment in store.segments()
-            if any(segment.first <= upto and after < segment.last for after, upto in holes)
-        ]
+        lost = unknown_segments(holes, store.segments())
         if best is None or len(lost) < len(best[2]):
             best = state, numbers, lost
         if not lost:
@@ -97,6 +95,10 @@ async def _recovered(
     keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us)
     await keeper.catch_up()
     numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))
+    there = {segment.number for segment in store.segments()}
+    for number in numbers.installed:
+        if number not in there and not numbers.usage.holders(number):
+            await folder.drop(numbers, number)  # the store dropped it, and then the process ended
     return keeper, lost
 
 

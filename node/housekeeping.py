@@ -74,6 +74,8 @@ class Housekeeping:
     async def snapshot(self) -> bool:
         """Writes one of the state as it is now.  False: the disk is full."""
         keeper, store = self._keeper, self._store
+        while keeper.numbers.covered != keeper.state.position:
+            await trio.lowlevel.checkpoint()  # an item is being applied
         position = keeper.state.position
         if position == 0:
             return True
@@ -124,11 +126,11 @@ class Housekeeping:
             await self._rewrite(segment)
 
     async def _rewrite(self, segment: int) -> None:
-        numbers, live = self._keeper.numbers, []
-        for places in numbers.live_places(segment):
-            live += places
-            await trio.lowlevel.checkpoint()
+        numbers, live = self._keeper.numbers, set[int]()
         try:
+            for places in numbers.live_places(segment):
+                live.update(places)
+                await trio.lowlevel.checkpoint()
             await self._store.rewrite(segment, live)
         except (Corrupt, Refused):
             pass  # it stays as it is, and readers and the scrub say what is wrong with it

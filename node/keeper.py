@@ -129,7 +129,7 @@ class Keeper:
 
     async def _apply(self, item: Item) -> None:
         effects = apply(self.state, item)
-        places = {position: NOWHERE for position in older(item.position, effects)}
+        places = dict.fromkeys(older(item.position, effects), NOWHERE)
         if places:
             # The state is ahead of the index here: whoever cancels has to wait for the index.
             with trio.CancelScope(shield=True):

@@ -23,7 +23,9 @@ def test_what_was_written_is_read() -> None:
     assert snapshot.of("state") == [b"one", b"x" * 70_000]
 
 
-@given(st.integers(0, len(file([("state", b"some bytes"), ("index", b"more")])) - 1), st.integers(0, 7))
+@given(
+    st.integers(0, len(file([("state", b"some bytes"), ("index", b"more")])) - 1), st.integers(0, 7)
+)
 def test_a_bit_that_turned_anywhere_is_noticed(offset: int, bit: int) -> None:
     raw = bytearray(file([("state", b"some bytes"), ("index", b"more")]))
     raw[offset] ^= 1 << bit
