@@ -108,49 +108,69 @@ def operations(level: str) -> int:
     return machine.media.operations
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
-def test_a_crash_before_any_disk_operation_loses_nothing_promised(level: str, power: bool) -> None:
+def walk(level: str, *, power: bool, seed: int = 0) -> None:
+    """Dies at each operation in turn."""
     count = operations(level)
     for k in range(1, count + 1):
-        machine = Machine(k)
+        machine = Machine(seed + k)
         story = Story(small(level=level))
         if not tell(machine, story, crash_at=k, part=k % 2 == 0):
-            break
+            return
         die(machine, power=power)
         try:
             recover(machine, story, power=power)
         except BaseException as error:
-            error.add_note(f"crash point {k} of {count}")
+            error.add_note(f"seed {seed}, crash point {k} of {count}")
             raise
-    else:
-        pytest.fail("the script never came to its end")
+    pytest.fail("the script never came to its end")
+
+
+def walk_twice(level: str, step: int, *, seed: int = 0) -> int:
+    """Dies at every `step`-th operation, and again at each one of the recovery from it."""
+    crashes = 0
+    for k in range(1 + seed % step, operations(level), step):
+        for j in range(1, 60):
+            machine = Machine(seed + 1000 * k + j)
+            story = Story(small(level=level))
+            if not tell(machine, story, crash_at=k, part=True):
+                return crashes
+            power = j % 3 != 0
+            die(machine, power=power)
+            machine.media.crash_before(j, part=True)
+            try:
+                try:
+                    recover(machine, story, power=power)
+                except SimCrashed:
+                    crashes += 1
+                else:
+                    break
+                die(machine, power=True)
+                recover(machine, story, power=True)
+            except BaseException as error:
+                error.add_note(f"seed {seed}, crash points {k}, then {j}")
+                raise
+    return crashes
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_a_crash_before_any_disk_operation_loses_nothing_promised(level: str, power: bool) -> None:
+    walk(level, power=power)
 
 
 @pytest.mark.parametrize("level", [FSYNC, WRITE])
 def test_a_crash_while_recovering_from_a_crash_loses_nothing_promised(level: str) -> None:
-    crashes = 0
-    for k in range(1, operations(level), 7):
-        for j in range(1, 40):
-            machine = Machine(1000 * k + j)
-            story = Story(small(level=level))
-            if not tell(machine, story, crash_at=k, part=True):
-                return
-            die(machine, power=(power := j % 3 != 0))
-            machine.media.crash_before(j, part=True)
-            try:
-                recover(machine, story, power=power)
-            except SimCrashed:
-                crashes += 1
-            else:
-                break
-            die(machine, power=True)
-            try:
-                recover(machine, story, power=True)
-            except BaseException as error:
-                error.add_note(f"crash points {k}, then {j}")
-                raise
-    assert crashes > 100
+    assert walk_twice(level, 23) > 50
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_way_to_die_loses_anything_promised(level: str) -> None:
+    for seed in range(1, 9):
+        walk(level, power=True, seed=100_000 * seed)
+    for seed in range(1, 4):
+        walk_twice(level, 5, seed=100_000 * seed)
 
 
 def test_memory_is_synced_when_a_segment_is_sealed() -> None:
