@@ -155,6 +155,7 @@ class Fate:
             path = rng.choice(targets)
             if host.media.pages(path).cache.size:
                 host.media.flip(path)
+                self._seen.snapshot_gone |= path.startswith("state/")
                 self._seen.flips += 1
                 if host.alive:
                     self.kill(power=False)
@@ -164,4 +165,5 @@ class Fate:
         if folder == "state":
             newest = max((p for p in self._host.media.paths() if p.startswith("state/snapshot")), default="")
             return path == newest and self._seen.flips == 0
-        return folder == "row" and name in self._seen.covered
+        # With a snapshot gone, recovery needs more of the row; two losses at once are too many.
+        return folder == "row" and name in self._seen.covered and not self._seen.snapshot_gone

@@ -40,6 +40,7 @@ class Observed:
         self.problems: list[str] = []
         self.damaged: dict[Key, list[tuple[int, int]]] = {}
         self.flips = 0
+        self.snapshot_gone = False
         self.covered: set[str] = set()  # sealed segment files of which a snapshot knows everything
         self.lost_lanes = 0  # lanes that vanished with what a power loss took, below level fsync
         self.stop = trio.Event()
