@@ -19,7 +19,9 @@ from typing import NamedTuple, SupportsIndex, overload
 
 import attrs
 
+from .codec import decode
 from .columns import Columns, Headers
+from .pulled import Pulled
 
 
 class Entry(NamedTuple):
@@ -154,3 +156,21 @@ class Entries(Sequence[Entry]):
     def __repr__(self) -> str:
         missing = f", {self.missing:,} missing before" if self.missing else ""
         return f"<Entries: {len(self):,}{missing}; the partition has {self.first} to {self.last}>"
+
+
+def entries_of(topic: str, pulled: Pulled) -> Entries:
+    """What a pull brought, opened.  For a pull from one partition `first` and `last` are its own.
+
+    Raises:
+        Corrupt: a body is not what its codec says; its producer made it so.
+    """
+    batches = []
+    for batch in pulled.batches:
+        columns = decode(batch.codec, batch.body)
+        lo, hi = batch.start - batch.first, batch.stop - batch.first
+        batches.append(
+            Batch(topic, batch.partition, batch.start, batch.time, batch.pid, columns, lo, hi)
+        )
+    spans = list(pulled.spans.values())
+    first, last = spans[0] if len(spans) == 1 else (1, 0)
+    return Entries(batches, missing=pulled.missing, first=first, last=last)

@@ -19,12 +19,13 @@ from pathlib import Path
 
 import trio
 
-from duckrow.node import codec, columns, makers
+from duckrow.node import columns, makers
 from duckrow.node.alone import Options, open_node
 from duckrow.node.apply import apply
 from duckrow.node.capture import state_hash
 from duckrow.node.commands import PID_BYTES, Command
 from duckrow.node.effects import Result
+from duckrow.node.entries import entries_of
 from duckrow.node.errors import Damaged
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
@@ -264,19 +265,17 @@ async def read(node: Keeper, damages: list[Damaged] | None = None) -> list[bytes
     done = 0
     while True:
         try:
-            pulled = await node.reader.pull(Pull(TOPIC, done))
+            entries = entries_of(TOPIC, await node.reader.pull(Pull(TOPIC, done)))
         except Damaged as damage:
             if damages is None:
                 raise
             damages.append(damage)
             done = damage.last
             continue
-        for each in pulled.batches:
-            opened = codec.decode(each.codec, each.body)
-            values += opened.value_list(each.start - each.first, each.stop - each.first)
-            done = each.stop - 1
-        if not pulled.batches:
+        if not entries:
             return values
+        values += [entry.value for entry in entries]
+        done = entries[-1].number
 
 
 def expected(count: int) -> list[bytes]:

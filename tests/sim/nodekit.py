@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 import attrs
 
-from duckrow.node import codec, makers
+from duckrow.node import makers
 from duckrow.node.alone import Options, open_node
 from duckrow.node.commands import PID_BYTES, Command
 from duckrow.node.effects import Result
+from duckrow.node.entries import entries_of
 from duckrow.node.env import Env
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
@@ -68,11 +69,9 @@ async def values(node: Keeper, topic: str, partition: int = 0) -> list[bytes]:
     """All values there are, oldest first."""
     found: list[bytes] = []
     done = 0
-    while True:
-        pulled = await node.reader.pull(Pull(topic, done, partition=partition))
-        for batch in pulled.batches:
-            columns = codec.decode(batch.codec, batch.body)
-            found += columns.value_list(batch.start - batch.first, batch.stop - batch.first)
-            done = batch.stop - 1
-        if not pulled.batches:
-            return found
+    while entries := entries_of(
+        topic, await node.reader.pull(Pull(topic, done, partition=partition))
+    ):
+        found += [entry.value for entry in entries]
+        done = entries[-1].number
+    return found

@@ -1,0 +1,68 @@
+"""The documentation: its Python blocks run, its links lead somewhere, its make targets exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md"))),
+]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCKS = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(BLOCK.findall(page.read_text()), 1)
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_python_block_runs(block: str, tmp_path: Path) -> None:
+    """In a folder of its own, as a reader would run it."""
+    done = subprocess.run(
+        [sys.executable, "-c", block],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_shows_what_its_program_prints(tmp_path: Path) -> None:
+    (block,) = BLOCK.findall((ROOT / "README.md").read_text())
+    done = subprocess.run(
+        [sys.executable, "-c", block],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stdout.splitlines() == ["1 2", "1 b'one'", "2 b'two'"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)", page.read_text())
+    broken = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+
+    assert broken == []
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        target for page in PAGES for target in re.findall(r"\bmake ([a-z-]+)`", page.read_text())
+    } | set(re.findall(r"^ +make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+
+    assert named - targets == set()
