@@ -1,0 +1,543 @@
+"""S0, a ring-buffer topic store with a text protocol over pipes: what of it duckrow does today.
+
+Each test is named after its row in docs/reference/seeds.md, which also says what is still to come.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+import trio
+
+from core.rowkit import Row
+from duckrow.node.apply import apply
+from duckrow.node.capture import state_hash
+from duckrow.node.cursors import LAST
+from duckrow.node.effects import Code, Reason
+from duckrow.node.errors import Full, Refused
+from duckrow.node.pulled import Pulled
+from duckrow.node.state import State
+from seeds.kit import SECOND, Machine, Node, Turns, alone, entries_of
+from sim.alone import EPOCH_US
+
+
+def test_s0_15_a_topic_of_three_keeps_its_newest_three() -> None:
+    async def main(node: Node) -> None:
+        await node.topic("ring", max_entries=3)
+        await node.topic("all", max_entries=0)  # as if it were not said
+        for value in (b"a", b"b", b"c", b"d", b"e"):
+            await node.produce("ring", value)
+            await node.produce("all", value)
+
+        assert await node.values("ring") == [b"c", b"d", b"e"]
+        assert await node.values("all") == [b"a", b"b", b"c", b"d", b"e"]
+
+    alone(Machine(), main)
+
+
+def test_s0_15_there_are_at_most_so_many_topics() -> None:
+    """The quota is the setting `topics_max`, the same on every node."""
+
+    async def main(node: Node) -> None:
+        await node.settings(topics_max=2)
+        await node.produce("one", b"-")
+        await node.produce("two", b"-")
+
+        with pytest.raises(Refused, match="topics"):
+            await node.produce("three", b"-")
+        assert (await node.topic("three")).reason == Reason.TOO_MANY_TOPICS
+        await node.produce("two", b"-")
+        await node.delete("one")
+        await node.produce("three", b"-")
+
+    alone(Machine(), main)
+
+
+def test_s0_17_first_is_the_oldest_and_last_the_newest_and_first_beyond_last_is_empty() -> None:
+    """Both `State.partition` and every pull (`spans`) tell them; commands that print them come."""
+
+    async def main(node: Node) -> None:
+        await node.topic("t")
+        told = []
+        for step in (
+            lambda: node.produce("t", b"a", b"b", b"c"),
+            lambda: node.prune("t", 2),
+            lambda: node.prune("t", 3),
+            lambda: node.produce("t", b"d"),
+        ):
+            told.append(node.bounds("t"))
+            await step()
+            assert (await node.pull("t")).spans == {0: node.bounds("t")}
+
+        assert [*told, node.bounds("t")] == [(1, 0), (1, 3), (3, 3), (4, 3), (4, 4)]
+
+    alone(Machine(), main)
+
+
+def test_s0_18_a_number_is_given_when_the_order_is_decided_not_when_the_entry_arrives() -> None:
+    async def main(node: Node) -> None:
+        await node.topic("t", max_entries=2, when_full="block")
+        await node.produce("t", b"1", b"2")
+        numbers: list[int] = []
+
+        async def early() -> None:
+            result = await node.producer().produce("t", [b"waited"])
+            assert result.position > arrived
+            numbers.append(result.first)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(early)
+            await trio.sleep(1)
+            arrived = node.keeper.state.position
+            assert node.bounds("t") == (1, 2)
+            await node.configure("t", when_full="reject")
+            with pytest.raises(Full):
+                await node.produce("t", b"refused, and no number is lost")
+            await node.prune("t", 1)
+
+        assert numbers == [3]
+        assert await node.numbers("t") == [2, 3]
+
+    alone(Machine(), main)
+
+
+def test_s0_18_numbers_count_up_from_one_and_times_never_go_back() -> None:
+    """The stamp is the accepting node's; an hour back on its clock does not show in the row."""
+    machine = Machine()
+
+    async def main(node: Node) -> None:
+        for skew in (0, 0, -3600 * SECOND, -3600 * SECOND, 0):
+            machine.skew_us = skew
+            await node.produce("t", b"x", b"y")
+            await trio.sleep(1)
+        found = await node.entries("t")
+
+        assert [entry.number for entry in found] == list(range(1, 11))
+        seconds = [(entry.time - EPOCH_US) / SECOND for entry in found]
+        assert seconds == [0, 0, 1, 1, 1, 1, 1, 1, 4, 4]
+
+    alone(machine, main)
+
+
+def getentry(pulled: Pulled, lastentry: int) -> tuple[int, bytes | None]:
+    """The integers of the ring-buffer store, from what a pull with limit=1 says.
+
+    1 and the next entry; or the number of a newer one and that; or minus the last number there was.
+    Caught up is the same as empty; where nothing was ever written, that is 0.
+    """
+    if not pulled.batches:
+        return -pulled.spans[0][1] if pulled.spans else 0, None
+    (entry,) = entries_of("t", pulled)
+    return (1 if not pulled.missing else entry.number), entry.value
+
+
+def test_s0_19_a_pull_tells_the_next_entry_from_a_newer_one_and_from_none() -> None:
+    """Entry, gap or empty: `batches`, `missing` with the first number there is, `spans`."""
+
+    async def main(node: Node) -> None:
+        async def ask(lastentry: int) -> tuple[int, bytes | None]:
+            return getentry(await node.pull("t", lastentry, limit=1), lastentry)
+
+        await node.topic("t")
+        for number in range(1, 9):
+            await node.produce("t", b"%d" % number)
+        await node.prune("t", 5)
+
+        assert await ask(6) == (1, b"7")
+        assert await ask(2) == (6, b"6")
+        assert await ask(8) == (-8, None)
+        gap = await node.pull("t", 2, limit=1)
+        assert (gap.missing, gap.batches[0].start, gap.spans) == (3, 6, {0: (6, 8)})
+        empty = await node.pull("t", 8, limit=1)
+        assert (empty.missing, empty.batches, empty.spans) == (0, [], {0: (6, 8)})
+        await node.prune("t", 8)
+        assert await ask(8) == (-8, None)
+        assert await ask(2) == (-8, None)
+
+    alone(Machine(), main)
+
+
+def test_s0_20_one_entry_is_not_entry_one_and_nothing_ever_is_not_nothing_now() -> None:
+    """The three ambiguities of the ring-buffer store's integers, each with two different answers."""
+
+    async def main(node: Node) -> None:
+        await node.topic("t")
+        never = await node.pull("t")
+        unknown = await node.pull("nobody")
+        await node.produce("t", b"first")
+        entry_one = await node.pull("t", 0, limit=1)
+        await node.produce("t", b"second")
+        next_one = await node.pull("t", 1, limit=1)
+        caught_up = await node.pull("t", 2)
+        await node.prune("t", 2)
+        empty = await node.pull("t", 2)
+
+        assert [entry.number for entry in entries_of("t", entry_one)] == [1]
+        assert [entry.number for entry in entries_of("t", next_one)] == [2]
+        assert entry_one.missing == next_one.missing == 0
+        assert never.spans == {0: (1, 0)}
+        assert (unknown.topic_id, unknown.spans) == (0, {})
+        assert caught_up.spans == {0: (1, 2)}
+        assert empty.spans == {0: (3, 2)}
+        assert [len(each.batches) for each in (never, unknown, caught_up, empty)] == [0, 0, 0, 0]
+        integers = [getentry(each, 2)[0] for each in (never, unknown, caught_up, empty)]
+        assert integers == [0, 0, -2, -2]  # as documented there, though not to be told apart
+
+    alone(Machine(), main)
+
+
+def test_s0_21_an_entry_that_is_older_than_max_age_goes() -> None:
+    """To the microsecond, and although nobody produces, reads or asks."""
+
+    async def main(node: Node) -> None:
+        await node.topic("t", max_age=10 * SECOND)
+        await node.produce("t", b"old")
+        await trio.sleep(4)
+        await node.produce("t", b"young")
+
+        await trio.sleep(5.999)
+        assert await node.values("t") == [b"old", b"young"]
+        await trio.sleep(0.002)
+        assert await node.values("t") == [b"young"]
+        await trio.sleep(4)
+        assert node.bounds("t") == (3, 2)
+
+    alone(Machine(), main)
+
+
+def test_s0_22_pruning_is_decided_in_the_row_so_that_every_node_has_the_same_first() -> None:
+    """Somebody else applies the same row years later, and comes to the same `first` at each item."""
+
+    async def main(node: Node) -> None:
+        seen: dict[int, tuple[int, int]] = {}
+        await node.topic("t", max_age=10 * SECOND, max_entries=7)
+
+        def note(_item: object) -> None:
+            seen[node.keeper.state.position] = node.bounds("t")
+
+        node.keeper.on_progress = note
+        for number in range(30):
+            await node.produce("t", b"%d" % number)
+            await trio.sleep(number % 5)
+        await trio.sleep(60)
+        assert len({first for first, _ in seen.values()}) > 15
+
+        other = State()
+        for item in await node.keeper.row.store.read_items(1, 1 << 30):
+            apply(other, item)
+            topic = other.topic("t")
+            if other.position in seen:
+                assert topic is not None
+                assert other.partition(topic.id, 0)[:2] == seen[other.position]
+        assert state_hash(other) == state_hash(node.keeper.state)
+
+    alone(Machine(), main)
+
+
+def test_s0_22_one_task_prunes_all_topics() -> None:
+    async def main(node: Node) -> None:
+        tasks = []
+        for number in range(50):
+            await node.topic(f"t{number}", max_age=(number + 1) * SECOND)
+            await node.produce(f"t{number}", b"-")
+            tasks.append(trio.lowlevel.current_statistics().tasks_living)
+        assert min(tasks) == max(tasks)
+
+        await trio.sleep(51)
+        assert [node.bounds(f"t{number}") for number in range(50)] == [(2, 1)] * 50
+
+    alone(Machine(), main)
+
+
+def calls_of(step: Callable[[], Any]) -> int:
+    """How many functions are called while it runs: a cost that is the same on every machine."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_s0_23_a_pruning_pass_costs_what_it_prunes_not_what_there_is() -> None:
+    """Nothing has to be set: a pass comes when something is due, and looks at that alone."""
+
+    def cost(entries: int, topics: int, pruned: int) -> int:
+        row = Row()
+        for number in range(topics):
+            row.create(f"other{number}", max_age=10**15)
+            row.produce(f"other{number}")
+        row.create("t", max_age=10**9)
+        for number in range(entries):
+            row.produce("t")
+            row.tick(1000 if number < pruned else 0.001)
+        row.time += 10**9 - 1000 * SECOND  # the next item finds so many too old
+        calls = calls_of(lambda: row.item())
+        assert row.bounds("t") == (pruned + 1, entries)
+        return calls
+
+    assert cost(5_000, 0, 1) <= cost(50, 0, 1) + 20
+    assert cost(50, 2_000, 1) == cost(50, 0, 1)
+
+
+def test_s0_23_old_entries_go_by_themselves_and_the_node_sleeps_in_between() -> None:
+    async def main(node: Node) -> None:
+        turns = Turns()
+        await node.topic("t", max_age=3600 * SECOND)
+        for _ in range(10):
+            await node.produce("t", b"-")
+            await trio.sleep(60)
+        trio.lowlevel.add_instrument(turns)
+        await trio.sleep(2000)
+        assert turns.count == 1  # this one's
+        await trio.sleep(1000 + 0.5)
+        assert node.bounds("t") == (2, 10)
+        await trio.sleep(240)
+        assert node.bounds("t") == (6, 10)
+
+    alone(Machine(), main)
+
+
+def test_s0_24_many_who_write_and_read_one_topic_do_not_disturb_each_other() -> None:
+    """No locks: one task decides the order."""
+    machine = Machine(seed=24)
+    machine.media.sync_latency, machine.media.sync_jitter = 0.001, 0.002
+
+    async def main(node: Node) -> None:
+        read: list[list[bytes]] = [[] for _ in range(3)]
+
+        async def write(name: bytes) -> None:
+            producer = node.producer()
+            for number in range(20):
+                await producer.produce("t", [b"%s%d" % (name, number)])
+
+        async def follow(into: list[bytes]) -> None:
+            while len(into) < 400:
+                found = await node.entries("t", len(into), limit=7, wait=60)
+                assert [entry.number for entry in found] == list(
+                    range(len(into) + 1, len(into) + 1 + len(found))
+                )
+                into += [entry.value for entry in found]
+
+        async with trio.open_nursery() as nursery:
+            for each in read:
+                nursery.start_soon(follow, each)
+            for letter in b"abcdefghijklmnopqrst":
+                nursery.start_soon(write, b"%c" % letter)
+
+        assert read[0] == read[1] == read[2]
+        for letter in b"abcdefghijklmnopqrst":
+            mine = [value for value in read[0] if value[0] == letter]
+            assert mine == [b"%c%d" % (letter, number) for number in range(20)]
+
+    alone(machine, main)
+
+
+def test_s0_25_a_full_topic_makes_its_publisher_wait() -> None:
+    async def main(node: Node) -> None:
+        await node.topic("t", max_entries=2, when_full="block")
+        await node.produce("t", b"1", b"2")
+        began = trio.current_time()
+
+        async def make_room() -> None:
+            await trio.sleep(7)
+            await node.prune("t", 1)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(make_room)
+            assert (await node.produce("t", b"3")).first == 3
+
+        assert trio.current_time() - began == 7
+        assert await node.values("t") == [b"2", b"3"]
+
+    alone(Machine(), main)
+
+
+def test_s0_25_a_publisher_that_waits_may_give_up_and_its_entry_never_comes() -> None:
+    async def main(node: Node) -> None:
+        await node.topic("t", max_entries=2, when_full="block")
+        await node.produce("t", b"1", b"2")
+
+        with trio.move_on_after(5) as patience:
+            await node.produce("t", b"too late")
+        assert patience.cancelled_caught
+
+        await node.prune("t", 1)
+        assert (await node.produce("t", b"3")).first == 3
+        assert await node.values("t") == [b"2", b"3"]
+
+    alone(Machine(), main)
+
+
+def test_s0_26_a_subscriber_without_a_next_entry_waits_and_costs_nothing() -> None:
+    """Not one turn in an hour, by a hundred of them, nor by the node."""
+
+    async def main(node: Node) -> None:
+        got: list[tuple[float, list[bytes]]] = []
+
+        async def subscribe() -> None:
+            found = await node.values("t", wait=7200)
+            got.append((trio.current_time(), found))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(subscribe)
+            await trio.sleep(1)
+            turns = Turns()
+            trio.lowlevel.add_instrument(turns)
+            await trio.sleep(3599)
+            assert turns.count == 1  # of the task that slept here
+            await node.produce("t", b"news")
+
+        assert got == [(3600, [b"news"])] * 100
+
+    alone(Machine(), main)
+
+
+def test_s0_27_subscribers_read_upwards_and_are_told_how_many_they_missed() -> None:
+    """`missing` of each pull is what a metric will add up."""
+
+    async def main(node: Node) -> None:
+        await node.topic("t", max_age=5 * SECOND)
+        numbers: list[int] = []
+        missing = 0
+
+        async def publish() -> None:
+            for number in range(1, 101):
+                await node.produce("t", b"%d" % number)
+                await trio.sleep(0.5)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(publish)
+            while not numbers or numbers[-1] < 100:
+                after = numbers[-1] if numbers else 0
+                pulled = await node.pull("t", after, limit=3, wait=60)
+                found = entries_of("t", pulled)
+                assert found[0].number == after + pulled.missing + 1
+                missing += pulled.missing
+                numbers += [entry.number for entry in found]
+                await trio.sleep(4 if numbers[-1] < 90 else 0)
+
+        assert numbers == sorted(set(numbers))
+        assert missing > 10
+        assert missing + len(numbers) == 100
+
+    alone(Machine(), main)
+
+
+def test_s0_34_a_full_topic_keeps_one_entry_of_each_publisher_and_says_retry_to_the_next() -> None:
+    """The answer about the kept one comes when it is decided; meanwhile a second one is `Full`."""
+
+    async def main(node: Node) -> None:
+        await node.topic("t", max_entries=1, when_full="slot")
+        ann, bob = node.producer(), node.producer()
+        await ann.produce("t", [b"there"])
+        successful: list[bytes] = []
+
+        async def put(who: Any, value: bytes) -> None:
+            await who.produce("t", [value])
+            successful.append(value)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(put, ann, b"ann's")
+            await trio.sleep(1)
+            nursery.start_soon(put, bob, b"bob's")
+            await trio.sleep(1)
+            for who in (ann, bob):
+                with pytest.raises(Full, match="wait"):
+                    await who.produce("t", [b"retry"])
+            assert successful == []
+            await node.prune("t", 1)
+            await trio.sleep(1)
+            assert successful == [b"ann's"]
+            nursery.start_soon(put, ann, b"ann's next")
+            await trio.sleep(1)
+            await node.prune("t", 2)
+            await node.prune("t", 3)
+
+        assert successful == [b"ann's", b"bob's", b"ann's next"]
+
+    alone(Machine(), main)
+
+
+def test_s0_35_a_full_topic_does_not_stall_its_publishers_other_topics() -> None:
+    async def main(node: Node) -> None:
+        await node.topic("full", max_entries=1, when_full="block")
+        publisher = node.producer()
+        await publisher.produce("full", [b"1"])
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(publisher.produce, "full", [b"%d" % number])
+            await trio.sleep(1)
+            began = trio.current_time()
+            for number in range(100):
+                assert (await publisher.produce("other", [b"-"])).first == number + 1
+
+            assert trio.current_time() == began
+            assert node.bounds("full") == (1, 1)
+            nursery.cancel_scope.cancel()
+
+    alone(Machine(), main)
+
+
+def test_s0_38_new_entries_come_from_memory_and_old_ones_from_the_disk() -> None:
+    """A reader at the end does not wait for the disk, which takes 10 ms here for any reading."""
+    machine = Machine()
+
+    async def fill(node: Node) -> None:
+        for number in range(50):
+            await node.produce("t", b"old %d" % number)
+
+    alone(machine, fill)
+    machine.media.latency = 0.010
+
+    async def main(node: Node) -> None:
+        async def timed(after: int) -> tuple[float, int]:
+            began = trio.current_time()
+            count = len(await node.values("t", after))
+            return trio.current_time() - began, count
+
+        end = (await node.pull("t", LAST)).after
+        for number in range(50):
+            await node.produce("t", b"new %d" % number)
+
+        assert await timed(50) == (0.0, 50)
+        slow, count = await timed(0)
+        assert (slow >= 0.010, count) == (True, 100)
+        assert await node.values("t", end) == [b"new %d" % number for number in range(50)]
+
+    alone(machine, main)
+
+
+def test_s0_38_who_begins_at_the_last_entry_gets_only_what_is_new() -> None:
+    async def main(node: Node) -> None:
+        await node.produce("t", b"old")
+        news: list[bytes] = []
+
+        async def follow() -> None:
+            after: Any = LAST
+            while len(news) < 2:
+                pulled = await node.pull("t", after, wait=60)
+                news.extend(entry.value for entry in entries_of("t", pulled))
+                after = pulled.after
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            await trio.sleep(1)
+            result = await node.produce("t", b"new")
+            assert result.code == Code.ORDERED
+            await node.produce("t", b"newer")
+
+        assert news == [b"new", b"newer"]
+
+    alone(Machine(), main)
