@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.segmentkit import command
@@ -45,11 +45,13 @@ VIEWS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(VIEWS)
 def test_a_view_comes_back_as_it_went(view: View) -> None:
     assert decode_view(encode_view(view)) == view
 
 
+@settings(deadline=None)
 @given(U64, st.text(max_size=40), COUNT)
 def test_a_start_comes_back_as_it_went(incarnation: int, boot_id: str, count: int) -> None:
     start = Start(incarnation, boot_id, "write", count, b"u" * 16)
@@ -57,6 +59,7 @@ def test_a_start_comes_back_as_it_went(incarnation: int, boot_id: str, count: in
     assert Start.decode(start.encode()) == start
 
 
+@settings(deadline=None)
 @given(COUNT, U64, st.integers(0, 2**32 - 1), st.binary(min_size=16, max_size=16))
 def test_an_item_comes_back_as_it_went(position: int, place: int, crc: int, digest: bytes) -> None:
     item = ItemForm(position, place, crc, digest)
@@ -64,6 +67,7 @@ def test_an_item_comes_back_as_it_went(position: int, place: int, crc: int, dige
     assert ItemForm.decode(item.encode()) == item
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=90), max_size=9))
 def test_heads_and_bodies_are_found_again(contents: list[bytes]) -> None:
     commands = [command(number, body) for number, body in enumerate(contents)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckrow.node.chronicle import Chronicle
@@ -40,6 +40,7 @@ def decoded(raw: bytes) -> tuple[IndexHead, bytes]:
     return head, column
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 2**40),
     st.lists(st.integers(0, 2**64 - 1), max_size=50),
@@ -62,6 +63,7 @@ def test_an_index_comes_back_as_it_went(
     assert head.places_at % 8 == 0
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_flipped_bit_is_found(data: st.DataObject) -> None:
     raw = bytearray(encoded(Column(1, array("Q", range(20)))))
@@ -77,6 +79,7 @@ def test_a_flipped_bit_is_found(data: st.DataObject) -> None:
     assert memoryview(found).cast("Q").tolist() == list(range(20))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_anything_else_is_no_index(raw: bytes) -> None:
     with pytest.raises(Corrupt):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.segmentkit import drive
@@ -51,6 +51,7 @@ def made(
     return record + body + padding(len(body))
 
 
+@settings(deadline=None)
 @given(
     kind=st.sampled_from(RecordKind),
     head=st.binary(max_size=100),
@@ -93,6 +94,7 @@ def test_a_record_comes_back_as_it_went(
     assert record.end % 8 == 0
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=50), st.integers(0))
 def test_no_flipped_bit_gets_through(head: bytes, which: int) -> None:
     raw = bytearray(made(head))
@@ -113,11 +115,13 @@ def test_a_record_is_valid_only_where_it_was_written() -> None:
     assert decode(raw, 64, 64, seed_of(b"v" * 16, 7)) is None
 
 
+@settings(deadline=None)
 @given(st.sampled_from([b"\x00", b"\xff"]), U32, st.integers(0, 2**23))
 def test_blocks_of_zeros_or_ones_never_pass(filler: bytes, seed: int, offset: int) -> None:
     assert decode(filler * 4096, 8 * offset, 8 * offset, seed) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), U32)
 def test_no_bytes_make_it_fail(data: bytes, seed: int) -> None:
     for offset in range(0, len(data), 8):
@@ -133,6 +137,7 @@ def test_a_window_that_ends_too_early_shows_nothing() -> None:
     assert decode(raw, 0, 0, SEED) is not None
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=40)), max_size=8), st.data())
 def test_the_next_record_is_found_whatever_lies_before_it(
     parts: list[tuple[bytes, bytes]], data: st.DataObject
@@ -167,6 +172,7 @@ def test_records_of_an_older_start_are_passed_over() -> None:
     assert found.offset == len(old)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 400_000), st.integers(0, 400_000))
 def test_records_are_found_across_windows(before: int, after: int) -> None:
     before -= before % 8

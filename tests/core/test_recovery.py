@@ -41,6 +41,7 @@ def summary(recovery: Recovery, end: int) -> tuple[object, ...]:
     )
 
 
+@settings(deadline=None)
 @given(SIZES, st.data())
 def test_whole_bytes_are_kept_whatever_was_durable(
     sizes: list[tuple[int, ...]], data: st.DataObject
@@ -59,6 +60,7 @@ def test_whole_bytes_are_kept_whatever_was_durable(
     assert len(recovery.column.places) == built.chronicle.position
 
 
+@settings(deadline=None)
 @given(SIZES, st.data())
 def test_a_tail_that_was_torn_anywhere_is_cut_at_a_record(
     sizes: list[tuple[int, ...]], data: st.DataObject
@@ -77,6 +79,7 @@ def test_a_tail_that_was_torn_anywhere_is_cut_at_a_record(
     assert (recovery.damages, recovery.holes, recovery.exposed) == ([], [], False)
 
 
+@settings(deadline=None)
 @given(SIZES, st.integers(0), st.data())
 def test_a_torn_sector_beyond_what_was_durable_cuts_there_though_later_ones_are_whole(
     sizes: list[tuple[int, ...]], which: int, data: st.DataObject
@@ -99,7 +102,7 @@ def test_a_torn_sector_beyond_what_was_durable_cuts_there_though_later_ones_are_
     assert recovery.damages == []
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(SIZES, st.integers(0), st.integers(1, 400), st.data())
 def test_with_the_fast_lane_everything_comes_out_as_without(
     sizes: list[tuple[int, ...]], which: int, length: int, data: st.DataObject
@@ -121,6 +124,7 @@ def test_with_the_fast_lane_everything_comes_out_as_without(
     assert outcomes[0] == outcomes[1]
 
 
+@settings(deadline=None)
 @given(SIZES, st.integers(0))
 def test_damage_below_what_was_durable_is_never_silent(
     sizes: list[tuple[int, ...]], which: int
@@ -327,7 +331,7 @@ def test_records_larger_than_a_window_are_read(window: int) -> None:
         assert recovery.chronicle == built.chronicle
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=2000), st.integers(0, 3000))
 def test_no_bytes_make_recovery_fail(data: bytes, durable: int) -> None:
     built = Built()
