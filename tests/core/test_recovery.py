@@ -74,7 +74,9 @@ def test_a_tail_that_was_torn_anywhere_is_cut_at_a_record(
     recovery.finish()
 
     ends = [*built.starts[1:], len(built.data)]
-    assert end == max([0, *(e for e in ends if e <= cut)])
+    # What is missing may be padding alone, of which nothing is lost.
+    assert end in (max([0, *(e for e in ends if e <= cut)]), cut + -cut % 8)
+    assert end in (0, *ends)
     assert recovery.torn == (end < cut + len(junk))
     assert (recovery.damages, recovery.holes, recovery.exposed) == ([], [], False)
 
