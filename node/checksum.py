@@ -1,4 +1,4 @@
-"""crc32c, the one checksum of frames, records and items; here so that its package can be changed."""
+"""The one checksum of frames, records and items, crc32c; here so that its package can be changed."""
 
 from __future__ import annotations
 
