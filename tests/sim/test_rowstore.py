@@ -106,6 +106,33 @@ def test_a_sealed_segment_that_is_durable_gets_its_index_file() -> None:
     ]
 
 
+def test_no_index_file_is_written_before_its_segment_and_the_next_begin_are_durable() -> None:
+    machine = Machine(1)
+    media = machine.media
+    indexed: list[str] = []
+
+    def note(kind: str, path: str, _offset: int, _length: int) -> None:
+        if kind == "create" and path.endswith(".pos.new"):
+            segment = path.replace(".pos.new", ".seg")
+            indexed.append(segment)
+            assert media.durable_content(segment) == media.content(segment)
+            following = f"row/{int(segment[4:12]) + 1:08d}.seg"
+            assert following in media.paths(durable=True)
+            assert media.durable_content(following)
+
+    async def work(row: LoneRow, story: Story) -> None:
+        media.note = note
+        media.sync_latency = 0.07
+        for _ in range(30):
+            await story.produce(row, 990)
+            await trio.sleep(0.01)
+        await trio.sleep(1)
+        media.note = None
+        assert len(indexed) == len(sealed(row)) > 5
+
+    run(machine, work, small(level=WRITE))
+
+
 def test_after_an_orderly_close_nothing_is_read_record_by_record() -> None:
     machine = Machine(1)
     run(machine, fill, orderly=True)
