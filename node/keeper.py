@@ -132,7 +132,7 @@ class Keeper:
         places = dict.fromkeys(older(item.position, effects), NOWHERE)
         if places:
             # The state is ahead of the index here: whoever cancels has to wait for the index.
-            with trio.CancelScope(shield=True):
+            with trio.CancelScope(shield=True):  # sim-ok: a few reads, and the dead read nothing
                 await self._find(places)
         self.numbers.note(item.position, item.place, effects, places)
         if isinstance(item.content, Bundle) and _is_whole(item.content.commands):
