@@ -126,7 +126,7 @@ def test_no_index_file_is_written_before_its_segment_and_the_next_begin_are_dura
         for _ in range(30):
             await story.produce(row, 990)
             await trio.sleep(0.01)
-        await trio.sleep(1)
+        await trio.sleep(9)
         media.note = None
         assert len(indexed) == len(sealed(row)) > 5
 
