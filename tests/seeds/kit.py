@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import pytest
 import trio
 
 from duckrow.node import makers
 from duckrow.node.alone import Options, open_node
-from duckrow.node.codec import decode
 from duckrow.node.commands import Command
 from duckrow.node.cursors import After
 from duckrow.node.effects import Result
-from duckrow.node.entries import Batch, Entry
+from duckrow.node.entries import Entries, entries_of
 from duckrow.node.env import Env
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
@@ -33,6 +33,7 @@ from duckrow.node.pulled import Pulled
 from duckrow.node.reading import Pull
 from duckrow.node.storeoptions import StoreOptions
 from sim.alone import Machine
+from sim.park import SimCrashed
 
 T = TypeVar("T")
 SECOND = 1_000_000  # microseconds, in which policies and entries tell the time
@@ -82,7 +83,7 @@ class Node:
     async def pull(self, topic: str, after: After = 0, **more: Any) -> Pulled:
         return await self.keeper.reader.pull(Pull(topic, after, **more))
 
-    async def entries(self, topic: str, after: After = 0, **more: Any) -> list[Entry]:
+    async def entries(self, topic: str, after: After = 0, **more: Any) -> Entries:
         return entries_of(topic, await self.pull(topic, after, **more))
 
     async def values(self, topic: str, after: After = 0, **more: Any) -> list[bytes]:
@@ -99,16 +100,6 @@ class Node:
         return now.first, now.last
 
 
-def entries_of(topic: str, pulled: Pulled) -> list[Entry]:
-    found: list[Entry] = []
-    for each in pulled.batches:
-        columns = decode(each.codec, each.body)
-        lo, hi = each.start - each.first, each.stop - each.first
-        part = Batch(topic, each.partition, each.start, each.time, each.pid, columns, lo, hi)
-        found += part.entries()
-    return found
-
-
 def alone(machine: Machine, main: Callable[[Node], Awaitable[T]], **store: Any) -> T:
     """A life of the node: it starts, does this, and closes; `store` holds options of its store."""
     options = Options(store=StoreOptions(**store))
@@ -118,6 +109,17 @@ def alone(machine: Machine, main: Callable[[Node], Awaitable[T]], **store: Any) 
             return await main(Node(env, keeper))
 
     return machine.run(life)
+
+
+def dying(machine: Machine, main: Callable[[Node], Awaitable[None]], **store: Any) -> None:
+    """A life that ends in the moment when `main` is done: nothing is closed, nothing synced."""
+
+    async def until_then(node: Node) -> None:
+        await main(node)
+        machine.media.crash_before(1)
+
+    with pytest.raises(SimCrashed):
+        alone(machine, until_then, **store)
 
 
 class Turns(trio.abc.Instrument):

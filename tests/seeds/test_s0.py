@@ -18,11 +18,11 @@ from duckrow.node.apply import apply
 from duckrow.node.capture import state_hash
 from duckrow.node.cursors import LAST
 from duckrow.node.effects import Code, Reason
+from duckrow.node.entries import Entries, entries_of
 from duckrow.node.errors import Full, Refused
-from duckrow.node.pulled import Pulled
 from duckrow.node.state import State
-from seeds.kit import SECOND, Machine, Node, Turns, alone, entries_of
-from sim.alone import EPOCH_US
+from seeds.kit import SECOND, Node, Turns, alone
+from sim.alone import EPOCH_US, Machine
 
 
 def test_s0_15_a_topic_of_three_keeps_its_newest_three() -> None:
@@ -62,18 +62,18 @@ def test_s0_17_first_is_the_oldest_and_last_the_newest_and_first_beyond_last_is_
 
     async def main(node: Node) -> None:
         await node.topic("t")
-        told = []
-        for step in (
-            lambda: node.produce("t", b"a", b"b", b"c"),
-            lambda: node.prune("t", 2),
-            lambda: node.prune("t", 3),
-            lambda: node.produce("t", b"d"),
-        ):
-            told.append(node.bounds("t"))
-            await step()
-            assert (await node.pull("t")).spans == {0: node.bounds("t")}
+        told = [node.bounds("t")]
 
-        assert [*told, node.bounds("t")] == [(1, 0), (1, 3), (3, 3), (4, 3), (4, 4)]
+        async def look(_result: object) -> None:
+            assert (await node.pull("t")).spans == {0: node.bounds("t")}
+            told.append(node.bounds("t"))
+
+        await look(await node.produce("t", b"a", b"b", b"c"))
+        await look(await node.prune("t", 2))
+        await look(await node.prune("t", 3))
+        await look(await node.produce("t", b"d"))
+
+        assert told == [(1, 0), (1, 3), (3, 3), (4, 3), (4, 4)]
 
     alone(Machine(), main)
 
@@ -123,37 +123,36 @@ def test_s0_18_numbers_count_up_from_one_and_times_never_go_back() -> None:
     alone(machine, main)
 
 
-def getentry(pulled: Pulled, lastentry: int) -> tuple[int, bytes | None]:
-    """The integers of the ring-buffer store, from what a pull with limit=1 says.
+def getentry(found: Entries, lastentry: int) -> tuple[int, bytes | None]:
+    """The integers of the ring-buffer store, from what a pull with limit=1 brings.
 
     1 and the next entry; or the number of a newer one and that; or minus the last number there was.
     Caught up is the same as empty; where nothing was ever written, that is 0.
     """
-    if not pulled.batches:
-        return -pulled.spans[0][1] if pulled.spans else 0, None
-    (entry,) = entries_of("t", pulled)
-    return (1 if not pulled.missing else entry.number), entry.value
+    if not found:
+        return -found.last, None
+    return (found[0].number if found.missing else 1), found[0].value
 
 
 def test_s0_19_a_pull_tells_the_next_entry_from_a_newer_one_and_from_none() -> None:
-    """Entry, gap or empty: `batches`, `missing` with the first number there is, `spans`."""
+    """An entry; a gap (`missing`, and `first` is where it ends); nothing (and `last` says why)."""
 
     async def main(node: Node) -> None:
-        async def ask(lastentry: int) -> tuple[int, bytes | None]:
-            return getentry(await node.pull("t", lastentry, limit=1), lastentry)
-
         await node.topic("t")
         for number in range(1, 9):
             await node.produce("t", b"%d" % number)
         await node.prune("t", 5)
 
+        async def ask(lastentry: int) -> tuple[int, bytes | None]:
+            return getentry(await node.entries("t", lastentry, limit=1), lastentry)
+
         assert await ask(6) == (1, b"7")
         assert await ask(2) == (6, b"6")
         assert await ask(8) == (-8, None)
-        gap = await node.pull("t", 2, limit=1)
-        assert (gap.missing, gap.batches[0].start, gap.spans) == (3, 6, {0: (6, 8)})
-        empty = await node.pull("t", 8, limit=1)
-        assert (empty.missing, empty.batches, empty.spans) == (0, [], {0: (6, 8)})
+        gap = await node.entries("t", 2, limit=1)
+        assert (gap.missing, gap[0].number, gap.first, gap.last) == (3, 6, 6, 8)
+        none = await node.entries("t", 8, limit=1)
+        assert (none.missing, list(none), none.first, none.last) == (0, [], 6, 8)
         await node.prune("t", 8)
         assert await ask(8) == (-8, None)
         assert await ask(2) == (-8, None)
@@ -162,30 +161,28 @@ def test_s0_19_a_pull_tells_the_next_entry_from_a_newer_one_and_from_none() -> N
 
 
 def test_s0_20_one_entry_is_not_entry_one_and_nothing_ever_is_not_nothing_now() -> None:
-    """The three ambiguities of the ring-buffer store's integers, each with two different answers."""
+    """Where the integers of the ring-buffer store mean two things, a pull says which."""
 
     async def main(node: Node) -> None:
         await node.topic("t")
-        never = await node.pull("t")
-        unknown = await node.pull("nobody")
+        never = await node.entries("t")
         await node.produce("t", b"first")
-        entry_one = await node.pull("t", 0, limit=1)
+        entry_one = await node.entries("t", 0, limit=1)
         await node.produce("t", b"second")
-        next_one = await node.pull("t", 1, limit=1)
-        caught_up = await node.pull("t", 2)
+        the_next = await node.entries("t", 1, limit=1)
+        caught_up = await node.entries("t", 2)
         await node.prune("t", 2)
-        empty = await node.pull("t", 2)
+        empty = await node.entries("t", 2)
+        nobody = await node.pull("nobody")
 
-        assert [entry.number for entry in entries_of("t", entry_one)] == [1]
-        assert [entry.number for entry in entries_of("t", next_one)] == [2]
-        assert entry_one.missing == next_one.missing == 0
-        assert never.spans == {0: (1, 0)}
-        assert (unknown.topic_id, unknown.spans) == (0, {})
-        assert caught_up.spans == {0: (1, 2)}
-        assert empty.spans == {0: (3, 2)}
-        assert [len(each.batches) for each in (never, unknown, caught_up, empty)] == [0, 0, 0, 0]
-        integers = [getentry(each, 2)[0] for each in (never, unknown, caught_up, empty)]
-        assert integers == [0, 0, -2, -2]  # as documented there, though not to be told apart
+        assert getentry(entry_one, 0)[0] == getentry(the_next, 1)[0] == 1
+        assert (entry_one[0].number, the_next[0].number) == (1, 2)
+        assert getentry(caught_up, 2)[0] == getentry(empty, 2)[0] == -2
+        assert (caught_up.first, caught_up.last) == (1, 2)
+        assert (empty.first, empty.last) == (3, 2)
+        assert getentry(never, 0)[0] == 0
+        assert (never.first, never.last) == (1, 0)
+        assert (nobody.topic_id, nobody.spans) == (0, {})
 
     alone(Machine(), main)
 

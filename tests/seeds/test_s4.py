@@ -1,0 +1,233 @@
+"""S4, a broker whose machines are chained over TCP: what of it duckrow does today.
+
+Each test is named after its row in docs/reference/seeds.md, which also says what is still to come.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from duckrow.node.alone import Options, open_node
+from duckrow.node.cursors import FIRST, LAST, After, Back, Cursor
+from duckrow.node.env import Env
+from duckrow.node.errors import Full, Refused, Timeout
+from seeds.kit import SECOND, Node, alone, dying
+from seeds.shop import shop, visit
+from sim.alone import EPOCH_US, Machine
+
+HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
+
+
+def test_s4_5_a_reader_begins_at_the_first_entry_the_last_a_number_or_a_time() -> None:
+    """A replay is a pull from there; consumer groups will begin at the same places."""
+
+    async def main(node: Node) -> None:
+        for number in range(1, 11):
+            await node.produce("t", b"%d" % number)
+            await trio.sleep(60)
+        await node.prune("t", 2)
+
+        async def began(after: After) -> list[int]:
+            return await node.numbers("t", after)
+
+        assert await began(FIRST) == [3, 4, 5, 6, 7, 8, 9, 10]
+        assert await began(7) == [8, 9, 10]
+        assert await began(Back(2)) == [9, 10]
+        assert await began(LAST) == []
+        minute = EPOCH_US + 5 * 60 * SECOND
+        assert await began(Cursor(since=minute)) == [6, 7, 8, 9, 10]
+        assert await began(Cursor(since=minute + 1)) == [7, 8, 9, 10]
+        assert (await node.pull("t", FIRST)).missing == 0
+        assert (await node.pull("t", 0)).missing == 2
+
+    alone(Machine(), main)
+
+
+def test_s4_7_a_full_topic_drops_its_oldest_and_counts_them() -> None:
+    """`first - 1` of a partition is how many it dropped; a metric will show the same."""
+
+    async def main(node: Node) -> None:
+        await node.topic("t", max_entries=10)
+        for number in range(1, 26):
+            await node.produce("t", b"%d" % number)
+
+        assert await node.numbers("t") == list(range(16, 26))
+        assert node.bounds("t")[0] - 1 == 15
+        assert (await node.pull("t", 0)).missing == 15
+
+    alone(Machine(), main)
+
+
+def test_s4_8_without_limits_everything_is_kept_for_ever() -> None:
+    async def main(node: Node) -> None:
+        await node.produce("t", b"old")
+        await trio.sleep(100 * YEAR)
+        for _ in range(1_000):
+            await node.produce("t", b"-")
+
+        assert await node.values("t", limit=1) == [b"old"]
+        assert node.bounds("t") == (1, 1_001)
+
+    alone(Machine(), main)
+
+
+def test_s4_8_a_full_topic_can_refuse_with_an_error_that_has_a_code() -> None:
+    async def main(node: Node) -> None:
+        await node.topic("t", max_entries=2, when_full="reject")
+        await node.produce("t", b"1", b"2")
+
+        with pytest.raises(Full) as full:
+            await node.produce("t", b"3")
+        assert full.value.code == "full"
+        await node.prune("t", 1)
+        assert (await node.produce("t", b"3")).first == 3
+
+    alone(Machine(), main)
+
+
+@pytest.mark.parametrize("age", [HOUR, DAY])
+def test_s4_8_entries_can_be_pruned_by_age(age: int) -> None:
+    async def main(node: Node) -> None:
+        await node.topic("t", max_age=age * SECOND)
+        await node.produce("t", b"1")
+        await trio.sleep(age / 2)
+        await node.produce("t", b"2")
+        await trio.sleep(age / 2 + 0.01)
+        assert await node.values("t") == [b"2"]
+
+    alone(Machine(), main)
+
+
+# What comes of 6 batches of 2 entries, an hour apart, into a topic with that policy and room for 8
+# entries or 5 batches, whichever is less, when there is room for no more: numbers there, answers.
+OUTCOMES: dict[str, tuple[list[int], str]] = {
+    "drop-oldest": ([5, 6, 7, 8, 9, 10, 11, 12], "......"),
+    "reject": ([1, 2, 3, 4, 5, 6, 7, 8], "....FF"),
+    "block": ([1, 2, 3, 4, 5, 6, 7, 8], "....ww"),
+    "slot": ([1, 2, 3, 4, 5, 6, 7, 8], "....wF"),
+}
+
+
+@pytest.mark.parametrize("when_full", OUTCOMES)
+def test_s4_8_all_limits_can_be_combined_with_every_way_to_be_full(when_full: str) -> None:
+    async def main(node: Node) -> None:
+        await node.produce("sample", b"x" * 100, b"y" * 100)
+        sample = node.keeper.state.topic("sample")
+        assert sample is not None
+        size = node.keeper.state.partition(sample.id, 0).size
+        await node.topic(
+            "t", max_entries=8, max_bytes=5 * size, max_age=DAY * SECOND, when_full=when_full
+        )
+        answers = list[str]()
+
+        async def produce(at: int) -> None:
+            answers.append("w")
+            try:
+                await node.produce("t", b"x" * 100, b"y" * 100)
+                answers[at] = "."
+            except Full:
+                answers[at] = "F"
+
+        async with trio.open_nursery() as nursery:
+            for at in range(6):
+                nursery.start_soon(produce, at)
+                await trio.sleep(HOUR)
+            assert (await node.numbers("t"), "".join(answers)) == OUTCOMES[when_full]
+
+            # Bytes: the limits of entries go, those of bytes hold.
+            await node.configure("t", max_entries=None)
+            room = {"drop-oldest": 8, "reject": 8, "block": 10, "slot": 10}[when_full]
+            assert len(await node.numbers("t")) == room
+            # Age: everything goes, and who still waited comes in its place.
+            await trio.sleep(DAY)
+            answered = {"drop-oldest": "......", "reject": "....FF", "block": "......"}
+            assert "".join(answers) == answered.get(when_full, ".....F")
+            await trio.sleep(DAY)
+            assert await node.numbers("t") == []
+
+        with pytest.raises(Refused, match="larger"):
+            await node.produce("t", bytes(10 * size))
+
+    alone(Machine(), main)
+
+
+def test_s4_26_entries_are_on_the_disk_unless_somebody_says_otherwise() -> None:
+    """Nothing is configured, and the power fails in the moment of the answer."""
+    machine = Machine()
+
+    async def fill(node: Node) -> None:
+        await node.produce("t", b"kept")
+
+    dying(machine, fill)
+    machine.media.power_loss()
+
+    async def look(node: Node) -> None:
+        assert await node.values("t") == [b"kept"]
+
+    alone(machine, look)
+
+
+def test_s4_32_a_pull_waits_until_there_is_something_or_its_time_is_over() -> None:
+    async def main(node: Node) -> None:
+        pulled: list[tuple[float, list[bytes]]] = []
+
+        async def pull(wait: float) -> None:
+            values = await node.values("t", wait=wait)
+            pulled.append((trio.current_time(), values))
+
+        async with trio.open_nursery() as nursery:
+            for wait in (0, 2.5, 30):
+                nursery.start_soon(pull, wait)
+            await trio.sleep(10)
+            await node.produce("t", b"at last")
+
+        assert pulled == [(0, []), (2.5, []), (10, [b"at last"])]
+
+    alone(Machine(), main)
+
+
+def test_s4_35_a_node_that_is_killed_again_and_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    """So do its readers: what they have done is a number, and numbers stay."""
+    sold = done = 0
+    for _ in range(3):
+        with shop(tmp_path / "data", "t", sold + 1) as answer:
+            answered = [answer() for _ in range(20)]
+        assert answered[0] == (sold + 1, sold + 1)
+        news = visit(tmp_path / "data", "t", after=done)
+        assert news == [(number, number) for number in range(done + 1, done + 1 + len(news))]
+        assert news[:20] == answered
+        sold = done = news[-1][1]
+
+
+def test_s4_35_a_node_stops_at_once_however_much_nobody_has_read() -> None:
+    """And what waits for room, though its producers are gone, still waits after the start."""
+    machine = Machine()
+
+    async def stop(env: Env) -> None:
+        async def produce(node: Node, number: int) -> None:
+            with pytest.raises(Timeout):
+                await node.producer().produce("t", [b"waits %d" % number])
+
+        async with trio.open_nursery() as nursery, open_node(env, Options()) as keeper:
+            node = Node(env, keeper)
+            await node.topic("t", max_entries=100, when_full="block")
+            for _ in range(100):
+                await node.produce("t", b"nobody reads this")
+            for number in range(50):
+                nursery.start_soon(produce, node, number)
+            await trio.sleep(1)
+
+    machine.run(stop)
+    assert machine.now == 1
+
+    async def look(node: Node) -> None:
+        assert node.bounds("t") == (1, 100)
+        await node.prune("t", 20)
+        assert node.bounds("t") == (21, 120)
+        await node.prune("t", 100)
+        assert sorted(await node.values("t")) == sorted(b"waits %d" % n for n in range(50))
+
+    alone(machine, look)
