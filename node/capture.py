@@ -5,7 +5,7 @@ row an array that begins with the number of its table (rowforms.py):
 
     [0, "duckrow state", format, version, position, row time, turn, settings, view, stamps]
     [1, "topic-a", 81920, [max_age, max_entries, ...]]
-    [2, topic id, partition, first, last, time, size, tail, stray number, stray position]
+    [2, topic id, partition, first, last, time, size, tail]
     [9, topic id, partition, 64 runs]            as many as it has, each after its partition
     ...
     [255, rows before this one]

@@ -23,8 +23,7 @@ from .numberfolder import NumberFolder
 from .places import offset_of, segment_of
 from .row import Item
 from .snapshots import Identity, Snapshots
-from .state import State
-from .values import position_of
+from .state import oldest_waiting
 
 RETRY_SECONDS = 5.0  # after a full disk
 
@@ -150,9 +149,3 @@ class Housekeeping:
             self._work.set()
         if self._is_due():
             self._work.set()
-
-
-def oldest_waiting(state: State) -> int | None:
-    """The lowest position of a body that has no numbers yet, and may still get some; None: none."""
-    tickets = [min(table) for table in (state.waiting.rows, state.stages.rows) if table]
-    return position_of(min(tickets)) if tickets else None

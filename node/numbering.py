@@ -29,35 +29,22 @@ def append(
     time: int,
     ticket: int,
     effects: list[Effect],
-    *,
-    stray: bool = False,
 ) -> tuple[int, int]:
-    """Numbers a batch for which there is room, and gives (first number, time of its entries).
-
-    `stray`: its body may lie earlier in the row than the bodies numbered before it.
-    """
+    """Numbers a batch for which there is room, and gives (first number, time of its entries)."""
     topic_id, name, policy = topic
     key = topic_id << PARTITION_BITS | partition
-    kept, last, latest, total, chunks, tail, stray_number, stray_position = (
-        state.partitions.rows.get(key, EMPTY)
-    )
+    kept, last, latest, total, chunks, tail = state.partitions.rows.get(key, EMPTY)
     first = last + 1
     last += count
     total += size
-    body = ticket >> COMMAND_BITS
     time = entry_time(state, latest, time)
-    tail += runs.pack(first, size, time, body)
+    tail += runs.pack(first, size, time)
     if len(tail) == runs.CHUNK_BYTES:
         chunks, tail = _sealed(state, chunks, tail), b""
-    if stray:
-        lowest = stray_position if stray_number >= kept else body
-        stray_number, stray_position = last, min(body, lowest)
     # These two past their constructors, which would cost as much as all the rest.
-    new: Partition = tuple.__new__(
-        Partition, (kept, last, time, total, chunks, tail, stray_number, stray_position)
-    )
+    new: Partition = tuple.__new__(Partition, (kept, last, time, total, chunks, tail))
     state.partitions.put(key, new)
-    index = ticket & COMMAND_MASK
+    body, index = ticket >> COMMAND_BITS, ticket & COMMAND_MASK
     effect: Appended = tuple.__new__(
         Appended, (topic_id, name, partition, first, count, time, size, body, index)
     )
@@ -94,13 +81,13 @@ def prune(
     first = whole_spans(topic.policy, first)
     if first <= now.first:
         return now
-    _, last, time, size, chunks, tail, stray_number, stray_position = now
+    _, last, time, size, chunks, tail = now
     if first > last:
         size, chunks, tail = 0, (), b""
     else:
         chunks, tail, dead = runs.without(chunks, tail, first)
         size -= dead
-    now = Partition(first, last, time, size, chunks, tail, stray_number, stray_position)
+    now = Partition(first, last, time, size, chunks, tail)
     state.partitions.put(topic.key(partition), now)
     effects.append(Pruned(topic.id, topic.name, partition, first))
     return now

@@ -72,17 +72,16 @@ def _decode_topic(state: State, row: Row) -> None:
 
 
 def _encode_partition(key: int, partition: Partition) -> Row:
-    first, last, time, size, _, tail, stray_number, stray_position = partition
-    ids = key >> PARTITION_BITS, key & PARTITION_MASK
-    return [*ids, first, last, time, size, tail, stray_number, stray_position]
+    first, last, time, size, _, tail = partition
+    return [key >> PARTITION_BITS, key & PARTITION_MASK, first, last, time, size, tail]
 
 
 def _decode_partition(state: State, row: Row) -> None:
-    topic_id, partition, first, last, time, size, tail, stray_number, stray_position = row
+    topic_id, partition, first, last, time, size, tail = row
     _check(len(tail) % RUN_BYTES == 0)
     state.partitions.put(
         topic_id << PARTITION_BITS | partition,
-        Partition(first, last, time, size, (), tail, stray_number, stray_position),
+        Partition(first, last, time, size, (), tail),
     )
 
 
@@ -166,7 +165,7 @@ FORMS: Final = (
     Form(
         PARTITIONS,
         lambda state: state.partitions,
-        (int, int, int, int, int, int, bytes, int, int),
+        (int, int, int, int, int, int, bytes),
         _encode_partition,
         _decode_partition,
     ),

@@ -2,10 +2,10 @@
 
 A run is one batch, or several neighbours that were merged:
 
-    first number | bytes | time of its newest entry | lowest position of a body       4 x 8 bytes
+    first number | bytes | time of its newest entry       3 x 8 bytes
 
 Runs lie in order of their numbers, and so of their times, packed into chunks of 64; `chunks` are
-full and never change, `tail` is being filled.  So appending copies two kilobytes at most, and two
+full and never change, `tail` is being filled.  So appending copies 1.5 KiB at most, and two
 states share what they have in common.
 
 Pruning by age or by bytes goes run by run: an entry never goes before its time, and what stays
@@ -21,9 +21,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-Run = tuple[int, int, int, int]  # first number, bytes, time of the newest entry, lowest position
+Run = tuple[int, int, int]  # first number, bytes, time of the newest entry
 
-_RUN: Final = struct.Struct("<QQqQ")
+_RUN: Final = struct.Struct("<QQq")
 _FIRST: Final = struct.Struct("<Q")
 _BYTES: Final = struct.Struct("<8xQ")
 pack: Final = _RUN.pack
@@ -60,7 +60,7 @@ def run_of(chunks: tuple[bytes, ...], tail: bytes, number: int) -> Run:
 
 def first_after_bytes(chunks: tuple[bytes, ...], tail: bytes, excess: int) -> int | None:
     """The first number to keep if at least `excess` bytes have to go; None: nothing is kept."""
-    for first, size, _, _ in each(chunks, tail):
+    for first, size, _ in each(chunks, tail):
         if excess <= 0:
             return first
         excess -= size
@@ -69,7 +69,7 @@ def first_after_bytes(chunks: tuple[bytes, ...], tail: bytes, excess: int) -> in
 
 def first_after_time(chunks: tuple[bytes, ...], tail: bytes, time: int) -> int | None:
     """The first number to keep if all up to `time` have to go; None: nothing is kept."""
-    for first, _, newest, _ in each(chunks, tail):
+    for first, _, newest in each(chunks, tail):
         if newest > time:
             return first
     return None
@@ -110,15 +110,15 @@ def thinned(chunks: tuple[bytes, ...], limit: int) -> tuple[bytes, ...]:
     time_max = 8 * (last[2] - runs[0][2]) // limit
     merged = [runs[0]]
     began = runs[0][2]  # the newest time of the run before: an entry of this one is not older
-    first, size, time, position = runs[1]
+    first, size, time = runs[1]
     for run in runs[2:]:
         if size + run[1] <= bytes_max and run[2] - began <= time_max:
-            size, time, position = size + run[1], run[2], min(position, run[3])
+            size, time = size + run[1], run[2]
         else:
-            merged.append((first, size, time, position))
+            merged.append((first, size, time))
             began = time
-            first, size, time, position = run
-    merged.append((first, size, time, position))
+            first, size, time = run
+    merged.append((first, size, time))
     return (*_chunked(merged), chunks[-1])
 
 

@@ -81,7 +81,6 @@ def commit(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effe
             staged.time,
             name,
             effects,
-            stray=True,
         )
         count += staged.entries
     state.writers.renew(writer, Writer(batch, count, state.position))

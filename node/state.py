@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Final
 
-from . import runs
 from .due import DueHeap
 from .row import View
 from .settings import Settings
@@ -124,22 +123,10 @@ class State:
         return {member.id: self.stamps.get(member.id) for member in members}
 
 
-def oldest_body(state: State) -> int | None:
-    """No body of a lower position will ever be asked for; None: none at all.
+def oldest_waiting(state: State) -> int | None:
+    """The lowest position of a body that has no numbers yet, and may still get some; None: none.
 
-    It looks at every partition, so it is for whoever cleans up, not for every item.
+    It looks at all of these, so it is for whoever cleans up, not for every item.
     """
-    positions = [low for low in map(_oldest_of, state.partitions.rows.values()) if low is not None]
-    positions.extend(
-        position_of(min(table)) for table in (state.waiting.rows, state.stages.rows) if table
-    )
-    return min(positions, default=None)
-
-
-def _oldest_of(partition: Partition) -> int | None:
-    if partition.first > partition.last:
-        return None
-    position = runs.oldest(partition.chunks, partition.tail)[3]
-    if partition.stray_number >= partition.first:
-        return min(position, partition.stray_position)
-    return position
+    tickets = [min(table) for table in (state.waiting.rows, state.stages.rows) if table]
+    return position_of(min(tickets)) if tickets else None

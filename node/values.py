@@ -53,10 +53,6 @@ class Partition(NamedTuple):
     size: int = 0  # bytes of the runs
     chunks: tuple[bytes, ...] = ()  # full chunks of runs, oldest first, see runs.py
     tail: bytes = b""  # the chunk that is being filled
-    # The last number of, and the lowest position of bodies among, batches whose bodies lie earlier
-    # in the row than those of batches numbered before them: what commits put here.
-    stray_number: int = 0
-    stray_position: int = 0
 
 
 class Producer(NamedTuple):

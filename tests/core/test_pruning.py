@@ -10,7 +10,6 @@ from duckrow.node.aging import next_due
 from duckrow.node.effects import Answer, Code, Pruned, Reason
 from duckrow.node.limits import PRUNED_TOPICS_PER_ITEM, RUNS_MAX
 from duckrow.node.runs import CHUNK_RUNS
-from duckrow.node.state import oldest_body
 
 
 def test_max_entries_is_exact_and_may_cut_inside_a_batch() -> None:
@@ -259,22 +258,6 @@ def test_those_longest_due_go_first() -> None:
     effects = row.tick(10)
 
     assert [effect.topic for effect in effects if isinstance(effect, Pruned)] == ["a", "b", "c"]
-
-
-def test_the_oldest_body_is_the_oldest_that_anybody_may_ask_for() -> None:
-    row = Row()
-    assert oldest_body(row.state) is None
-    row.produce("a")
-    position = row.state.position
-    row.produce("a")
-    row.produce("b")
-    assert oldest_body(row.state) == position
-    row.prune(1, "a")
-    assert oldest_body(row.state) == position + 1
-    row.delete("a")
-    assert oldest_body(row.state) == position + 2
-    row.prune(1, "b")
-    assert oldest_body(row.state) is None
 
 
 BATCH = st.tuples(st.integers(1, 20), st.integers(0, 500), st.integers(0, 3_000))

@@ -8,21 +8,20 @@ from duckrow.node.runs import CHUNK_RUNS, Run
 
 Packed = tuple[tuple[bytes, ...], bytes]
 
-# count, bytes, microseconds since the one before, position
+# count, bytes, microseconds since the one before
 BATCH = st.tuples(
     st.integers(1, 9),
     st.integers(0, 5) | st.integers(0, 5_000),
     st.integers(0, 3) | st.integers(0, 10_000),
-    st.integers(1, 1_000),
 )
 
 
-def made(batches: list[tuple[int, int, int, int]]) -> tuple[list[Run], int]:
+def made(batches: list[tuple[int, int, int]]) -> tuple[list[Run], int]:
     """A run for each batch, and the last number."""
     found, last, time = [], 0, 1_000_000
-    for count, size, pause, position in batches:
+    for count, size, pause in batches:
         time += pause
-        found.append((last + 1, size, time, position))
+        found.append((last + 1, size, time))
         last += count
     return found, last
 
@@ -37,9 +36,7 @@ def packed(found: list[Run]) -> Packed:
 
 
 @given(st.lists(BATCH, min_size=1, max_size=150), st.data())
-def test_runs_answer_like_a_list(
-    batches: list[tuple[int, int, int, int]], data: st.DataObject
-) -> None:
+def test_runs_answer_like_a_list(batches: list[tuple[int, int, int]], data: st.DataObject) -> None:
     found, last = made(batches)
     chunks, tail = packed(found)
     assert list(runs.each(chunks, tail)) == found
@@ -61,7 +58,7 @@ def test_runs_answer_like_a_list(
 
 @given(st.lists(BATCH, min_size=1, max_size=200), st.data())
 def test_what_lies_wholly_below_a_number_goes(
-    batches: list[tuple[int, int, int, int]], data: st.DataObject
+    batches: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
     found, last = made(batches)
     chunks, tail = packed(found)
@@ -79,7 +76,7 @@ def test_what_lies_wholly_below_a_number_goes(
 
 @given(st.lists(BATCH, min_size=4, max_size=30), st.integers(5, 20), st.integers(64, 600))
 def test_merging_keeps_what_pruning_needs(
-    batches: list[tuple[int, int, int, int]], repeat: int, limit: int
+    batches: list[tuple[int, int, int]], repeat: int, limit: int
 ) -> None:
     found, _ = made(batches * repeat)
     found = found[: len(found) // CHUNK_RUNS * CHUNK_RUNS]
@@ -102,12 +99,11 @@ def test_merging_keeps_what_pruning_needs(
         parts = []
         while part[0] < following:
             parts.append(part)
-            part = next(rest, (following, 0, 0, 0))
+            part = next(rest, (following, 0, 0))
         assert run == (
             parts[0][0],
             sum(each[1] for each in parts),
             parts[-1][2],
-            min(each[3] for each in parts),
         )
         if len(parts) > 1:
             assert run[1] <= bytes_max
@@ -116,7 +112,7 @@ def test_merging_keeps_what_pruning_needs(
 
 @given(st.lists(BATCH, min_size=8, max_size=8), st.integers(16, 320))
 def test_merging_again_and_again_never_makes_a_run_large(
-    batches: list[tuple[int, int, int, int]], rounds: int
+    batches: list[tuple[int, int, int]], rounds: int
 ) -> None:
     """The oldest would swallow one another if each time were judged by itself."""
     limit = 256

@@ -10,7 +10,7 @@ from duckrow.node.aging import next_due
 from duckrow.node.commands import Command
 from duckrow.node.effects import Appended, Code, Reason, Result
 from duckrow.node.makers import Turn
-from duckrow.node.state import oldest_body
+from duckrow.node.state import oldest_waiting
 
 W = b"writer"
 HOUR = 3600
@@ -263,20 +263,14 @@ def test_a_stage_needs_a_topic_and_the_right_partitions_like_a_batch() -> None:
     assert row.ask(staging(row, partitions=2, partition=1)).code == Code.STAGED
 
 
-def test_bodies_of_stages_may_be_asked_for_before_and_after_the_commit() -> None:
+def test_the_oldest_body_that_is_staged_is_known_until_its_commit() -> None:
     row = Row()
-    name = stage(row)
+    name, other = stage(row), stage(row)
     row.produce()
-    assert oldest_body(row.state) == name[0]
-    commit(row, [name])
-    row.produce()
-    assert oldest_body(row.state) == name[0]
-    row.prune(1)
-    assert row.bounds() == (2, 3)
-    assert oldest_body(row.state) == name[0], "it is number 2"
+    assert oldest_waiting(row.state) == name[0]
     row.rest()
-    row.prune(2)
-    assert oldest_body(row.state) == row.state.position - 2
+    commit(row, [other])
+    assert oldest_waiting(row.state) is None, "what a commit leaves out is gone"
 
 
 def test_a_commit_in_the_item_of_its_stages_works() -> None:

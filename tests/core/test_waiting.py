@@ -6,7 +6,7 @@ from core.rowkit import ANN, BOB, EVE, SECOND, Row, answers
 from duckrow.node import makers
 from duckrow.node.effects import Answer, Appended, Code, Effect, Reason
 from duckrow.node.limits import LANE_WAITING_MAX
-from duckrow.node.state import oldest_body
+from duckrow.node.state import oldest_waiting
 
 
 def full(when_full: str = "block", **policy: int) -> Row:
@@ -297,16 +297,19 @@ def test_nor_are_its_own_results_touched_by_it() -> None:
     assert row.produce(seq=1, epoch=1, count=4) == own._replace(duplicate=True)
 
 
-def test_a_body_that_waits_may_still_be_asked_for() -> None:
+def test_the_oldest_body_that_waits_is_known() -> None:
     row = full()
+    assert oldest_waiting(row.state) is None
     row.produce(count=3)
     at = row.state.position
     row.produce(count=3)
-    row.prune(3)
-    row.skip(2)
     row.produce("u")
-
-    assert oldest_body(row.state) == at
+    assert oldest_waiting(row.state) == at
+    row.rest()
+    row.prune(3)
+    assert oldest_waiting(row.state) == at + 1, "the first has its numbers"
+    row.skip(2)
+    assert oldest_waiting(row.state) is None
 
 
 def test_entries_that_waited_have_the_time_of_their_batch_but_never_an_older_one() -> None:
