@@ -141,8 +141,10 @@ def command(row: Row, drawn: Drawn) -> Command:
         last = state.partition(found.id, partition).last if found else 0
         return makers.prune(plain, topic, max(0, last - b), partition=partition)
     if kind in (13, 14):
-        more = {"writer": WRITERS[a % 2], "batch": 1 + b, "task": which}
-        return makers.stage(own, topic, body, count, **where, **more)
+        writer = WRITERS[a % 2]
+        return makers.stage(
+            own, topic, body, count, **where, writer=writer, batch=1 + b, task=which
+        )
     if kind == 15:
         return committed(state, plain, a, b)
     if kind == 16:

@@ -265,7 +265,7 @@ class Model:
     def decided(self, batch: Batch) -> Result | None:
         """What no room would change."""
         topic, policy = batch.topic, batch.topic.policy
-        known = [(each, *rest) for each, *rest in topic.ids if each in batch.ids]
+        known = [known for known in topic.ids if known[0] in batch.ids]
         if len(batch.ids) != len({*batch.ids}):
             return self.refused(Reason.IDS_REPEATED)
         if known:

@@ -76,7 +76,7 @@ def state_of(row: Row) -> list[Any]:
     """Everything but lanes and positions."""
     state = row.state
     tables = state.topics, state.partitions, state.waiting, state.stages, state.writers, state.ids
-    return [[dict(table.rows) for table in tables], state.settings, state.version]  # type: ignore[attr-defined]
+    return [[dict(table.rows) for table in tables], state.settings, state.version]
 
 
 @pytest.mark.parametrize("kind", [0, 13, 16, 31, 99, 1 << 40])

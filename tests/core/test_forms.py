@@ -96,7 +96,8 @@ NAMES = (1, 2, 3, 4, 5, 6)
 def test_the_crc_of_an_item_covers_its_name_its_stamp_and_its_heads() -> None:
     crcs = {item_crc(*NAMES, b"heads")}
     for index in range(6):
-        crcs.add(item_crc(*[n + (i == index) for i, n in enumerate(NAMES)], b"heads"))  # type: ignore[arg-type]
+        one, two, three, four, five, six = [n + (i == index) for i, n in enumerate(NAMES)]
+        crcs.add(item_crc(one, two, three, four, five, six, b"heads"))
     crcs.add(item_crc(*NAMES, b"headz"))
 
     assert len(crcs) == 8
@@ -184,7 +185,8 @@ def test_a_copy_of_a_chronicle_goes_its_own_way() -> None:
 
 @pytest.mark.parametrize("index", range(12))
 def test_copies_that_make_no_sense_are_corrupt(index: int) -> None:
-    for wrong in (None, 1.5, [[]]):
+    nonsense: tuple[object, ...] = (None, 1.5, [[]])
+    for wrong in nonsense:
         copies = busy().copies()
         copies[index] = wrong
         with pytest.raises(Corrupt):

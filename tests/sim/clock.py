@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class SimDeadlock(Exception):  # noqa: N818 - said aloud, it is a state of the world
+class SimDeadlock(Exception):
     """Raised when no task can run and nothing is due, ever."""
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import trio
 
 
-class Nondeterminism(RuntimeError):  # noqa: N818 - names what was caught
+class Nondeterminism(RuntimeError):
     """Raised by what a simulated program must not call; says what to use instead."""
 
 
