@@ -1,5 +1,7 @@
 """Full partitions: rejecting, and waiting in the row."""
 
+from typing import Any
+
 import pytest
 
 from core.rowkit import ANN, BOB, EVE, SECOND, Row, answers
@@ -12,7 +14,8 @@ from duckrow.node.state import oldest_waiting
 def full(when_full: str = "block", **policy: int) -> Row:
     """A topic of three entries, full."""
     row = Row()
-    row.create(when_full=when_full, **(policy or {"max_entries": 3}))
+    limits: dict[str, Any] = policy or {"max_entries": 3}
+    row.create(when_full=when_full, **limits)
     row.produce(pid=EVE, count=3)
     return row
 
