@@ -23,7 +23,7 @@ from .numbergrowing import Growing, Stretch
 from .places import segment_of
 from .upkeep import Usage
 
-PLACES_AT_ONCE: Final = 4_096
+PLACES_AT_ONCE: Final = 512  # some hundred microseconds
 _ENDLESS: Final = 1 << 62
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+import trio
+
 from .checksum import crc32c
 from .env import File
 from .errors import Corrupt
@@ -31,6 +33,7 @@ from .records import (
 from .segments import Segment, segment_file
 
 _COPY_BYTES: Final = 1 * MIB
+_STEPS_AT_ONCE: Final = 256  # records and commands: then other tasks get a turn
 
 
 async def copy_live(old: File, new: File, segment: Segment, live: Collection[int]) -> int:
@@ -40,8 +43,9 @@ async def copy_live(old: File, new: File, segment: Segment, live: Collection[int
         Corrupt: a record of the old file is damaged; it is left as it is.
         OSError: of the new file.
     """
-    left_out, offset = 0, 0
+    offset = 0
     window, base = b"", 0
+    copy = _Copy(new, segment, live)
     while offset < segment.size:
         record = decode(window, base, offset, segment.seed)
         if record is None or record.end > base + len(window):
@@ -56,51 +60,52 @@ async def copy_live(old: File, new: File, segment: Segment, live: Collection[int
         if record.kind == RecordKind.SEGMENT:
             new.write(offset, [_marked(record, segment.seed)])
         elif record.kind == RecordKind.BUNDLE:
-            left_out += _copy_bundle(new, record, window, base, segment, live)
+            await copy.bundle(record, window, base)
         else:
             new.write(offset, [window[at : at + record.end - offset]])
+        await copy.step()
         offset = record.end
     # The last body may have been left out, and a file of the same length is what is expected.
     new.truncate(segment.size)
-    return left_out
+    return copy.left_out
 
 
-def _copy_bundle(
-    new: File,
-    record: Record,
-    window: bytes,
-    base: int,
-    segment: Segment,
-    live: Collection[int],
-) -> int:
-    form = BundleForm.decode(record.head)
-    first = record.body_offset + padded(form.heads_length)
-    heads = window[record.body_offset - base : record.body_offset - base + form.heads_length]
-    if item_crc(*form[:6], heads) != form.crc:
-        raise Corrupt(
-            f"{segment_file(segment.number)} is damaged at offset {record.offset:,}: it is not rewritten"
-        )
-    start, end = record.offset, first  # what is copied in one write
-    left_out = 0
-    for command, (offset, length, crc) in enumerate(
-        bodies(split_heads(heads, form.commands), first)
-    ):
-        if not length:
-            continue
-        if place(segment.number, record.offset, command) in live:
-            if crc32c(window[offset - base : offset - base + length]) != crc:
-                raise Corrupt(
-                    f"{segment_file(segment.number)} is damaged at offset {offset:,}: "
-                    "it is not rewritten"
-                )
-            if end != offset:
-                new.write(start, [window[start - base : end - base]])
-                start = offset
-            end = offset + padded(length)
-        else:
-            left_out += padded(length)
-    new.write(start, [window[start - base : end - base]])
-    return left_out
+class _Copy:
+    def __init__(self, new: File, segment: Segment, live: Collection[int]) -> None:
+        self.left_out = 0  # bytes of bodies
+        self._new, self._segment, self._live = new, segment, live
+        self._steps = 0
+
+    async def step(self) -> None:
+        """A segment holds hundreds of thousands of commands: nobody shall wait for all of them."""
+        self._steps += 1
+        if not self._steps % _STEPS_AT_ONCE:
+            await trio.lowlevel.checkpoint()
+
+    async def bundle(self, record: Record, window: bytes, base: int) -> None:
+        new, number, file = self._new, self._segment.number, segment_file(self._segment.number)
+        form = BundleForm.decode(record.head)
+        first = record.body_offset + padded(form.heads_length)
+        heads = window[record.body_offset - base : record.body_offset - base + form.heads_length]
+        if item_crc(*form[:6], heads) != form.crc:
+            raise Corrupt(f"{file} is damaged at offset {record.offset:,}: it is not rewritten")
+        start, end = record.offset, first  # what is copied in one write
+        for command, (offset, length, crc) in enumerate(
+            bodies(split_heads(heads, form.commands), first)
+        ):
+            await self.step()
+            if not length:
+                continue
+            if place(number, record.offset, command) in self._live:
+                if crc32c(window[offset - base : offset - base + length]) != crc:
+                    raise Corrupt(f"{file} is damaged at offset {offset:,}: it is not rewritten")
+                if end != offset:
+                    new.write(start, [window[start - base : end - base]])
+                    start = offset
+                end = offset + padded(length)
+            else:
+                self.left_out += padded(length)
+        new.write(start, [window[start - base : end - base]])
 
 
 def _marked(record: Record, seed: int) -> bytes:

@@ -23,6 +23,7 @@ SHELLS = {
     "node/wakeup.py": {"trio"},
     "node/writing.py": {"trio"},
     "node/snapshots.py": {"trio"},
+    "node/sparse.py": {"trio"},
     "node/numberfolder.py": {"trio"},
     "node/reading.py": {"trio"},
     "node/waiters.py": {"trio"},
