@@ -274,11 +274,12 @@ def test_s0_23_a_pruning_pass_costs_what_it_prunes_not_what_there_is() -> None:
         for number in range(topics):
             row.create(f"other{number}", max_age=10**15)
             row.produce(f"other{number}")
-        row.create("t", max_age=10**9)
+        row.create("t", max_age=2000 * SECOND)
         for number in range(entries):
             row.produce("t")
             row.tick(1000 if number < pruned else 0.001)
-        row.time += 10**9 - 1000 * SECOND  # the next item finds so many too old
+        assert row.bounds("t") == (1, entries)
+        row.time += 1000 * SECOND  # the next item finds so many too old
         calls = calls_of(lambda: row.item())
         assert row.bounds("t") == (pruned + 1, entries)
         return calls
@@ -380,6 +381,7 @@ def test_s0_26_a_subscriber_without_a_next_entry_waits_and_costs_nothing() -> No
     """Not one turn in an hour, by a hundred of them, nor by the node."""
 
     async def main(node: Node) -> None:
+        await node.topic("t")
         got: list[tuple[float, list[bytes]]] = []
 
         async def subscribe() -> None:

@@ -101,6 +101,24 @@ def test_s4_8_entries_can_be_pruned_by_age(age: int) -> None:
     alone(Machine(), main)
 
 
+def test_s4_8_a_topic_can_be_limited_in_bytes() -> None:
+    """Of stored bodies; the limit is never exceeded, and nothing goes that could have stayed."""
+
+    async def main(node: Node) -> None:
+        sizes: dict[int, int] = {}
+        await node.topic("t", max_bytes=1_000)
+        for number in range(1, 31):
+            await node.produce("t", bytes(10 * number))
+            topic = node.keeper.state.topic("t")
+            assert topic is not None
+            first, last, _, size, *_ = node.keeper.state.partition(topic.id, 0)
+            sizes[number] = size - sum(sizes[each] for each in range(first, last))
+            assert size <= 1_000 < size + sizes.get(first - 1, 1_001)
+        assert first > 10
+
+    alone(Machine(), main)
+
+
 # What comes of 6 batches of 2 entries, an hour apart, into a topic with that policy and room for 8
 # entries or 5 batches, whichever is less, when there is room for no more: numbers there, answers.
 OUTCOMES: dict[str, tuple[list[int], str]] = {
@@ -172,6 +190,7 @@ def test_s4_26_entries_are_on_the_disk_unless_somebody_says_otherwise() -> None:
 
 def test_s4_32_a_pull_waits_until_there_is_something_or_its_time_is_over() -> None:
     async def main(node: Node) -> None:
+        await node.topic("t")
         pulled: list[tuple[float, list[bytes]]] = []
 
         async def pull(wait: float) -> None:
