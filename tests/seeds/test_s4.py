@@ -14,7 +14,7 @@ from duckrow.node.alone import Options, open_node
 from duckrow.node.cursors import FIRST, LAST, After, Back, Cursor
 from duckrow.node.env import Env
 from duckrow.node.errors import Full, Refused, Timeout
-from seeds.kit import SECOND, Node, alone, dying
+from seeds.kit import SECOND, Node, Turns, alone, dying
 from seeds.shop import shop, visit
 from sim.alone import EPOCH_US, Machine
 
@@ -170,6 +170,38 @@ def test_s4_8_all_limits_can_be_combined_with_every_way_to_be_full(when_full: st
             await node.produce("t", bytes(10 * size))
 
     alone(Machine(), main)
+
+
+def test_s4_10_no_topic_waits_for_another_and_many_cost_no_more_than_one() -> None:
+    """There is no lock to share or to split: the same work, step by step, in one topic or in 200."""
+
+    def turns(topics: int) -> int:
+        machine = Machine()
+        machine.media.sync_latency = 0.001
+        count = Turns()
+
+        async def main(node: Node) -> None:
+            await node.topic("full", max_entries=1, when_full="block")
+            await node.produce("full", b"-")
+            producer = node.producer()
+            for number in range(200):
+                await producer.produce(f"t{number}", [b"made before"])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(producer.produce, "full", [b"holds nobody up"])
+                await trio.sleep(1)
+                began = trio.current_time()
+                trio.lowlevel.add_instrument(count)
+                async with trio.open_nursery() as many:
+                    for number in range(200):
+                        many.start_soon(producer.produce, f"t{number % topics}", [b"-"])
+                trio.lowlevel.remove_instrument(count)
+                assert trio.current_time() - began <= 0.002  # two syncs for all of them
+                nursery.cancel_scope.cancel()
+
+        alone(machine, main)
+        return count.count
+
+    assert turns(200) == turns(1)
 
 
 def test_s4_26_entries_are_on_the_disk_unless_somebody_says_otherwise() -> None:
