@@ -86,13 +86,19 @@ def chunks(first: int, count: int | None, end: float | None) -> Iterator[list[st
 
 def planted(names: list[str], limit: int, jobs: int, results: Path | None) -> int:
     listed = subprocess.run(
-        [sys.executable, "-m", "sim.planted"], env=environment(), capture_output=True, text=True, check=True
+        [sys.executable, "-m", "sim.planted"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     bugs = json.loads(listed.stdout)
     wanted = names or list(bugs)
     unknown = [name for name in wanted if name not in bugs]
     if unknown:
-        print(f"no planted bug is called {unknown[0]}; there are: {', '.join(bugs)}", file=sys.stderr)
+        print(
+            f"no planted bug is called {unknown[0]}; there are: {', '.join(bugs)}", file=sys.stderr
+        )
         return 2
     found: dict[str, dict[str, Any]] = {}
     tasks = (["0", "--count", str(limit), "--until-found", "--planted", name] for name in wanted)
@@ -137,7 +143,9 @@ def run(arguments: list[str]) -> list[dict[str, Any]]:
     )
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode > 1 or done.stderr or not lines:
-        raise SystemExit(f"sim.run {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}")
+        raise SystemExit(
+            f"sim.run {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}"
+        )
     if "--planted" in arguments:
         lines[-1]["planted"] = arguments[arguments.index("--planted") + 1]
     return lines

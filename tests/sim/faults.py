@@ -19,7 +19,6 @@ from .plan import Plan
 from .workload import NODE, Observed
 from .world import Host, World
 
-
 IN_FLIGHT_SECONDS = 5.0
 
 
@@ -44,7 +43,9 @@ class Fate:
             await trio.sleep(rng.uniform(0.2, 1.5) * self._plan.tempo)
             if not self._plan.faults:
                 continue
-            await self._strike(rng.choice(self._plan.faults), rng.uniform(0.1, 1.5) * self._plan.tempo)
+            await self._strike(
+                rng.choice(self._plan.faults), rng.uniform(0.1, 1.5) * self._plan.tempo
+            )
             if rng.random() < 0.7:
                 self.heal()
             if rng.random() < 0.8:
@@ -163,7 +164,9 @@ class Fate:
     def _may_flip(self, path: str) -> bool:
         folder, _, name = path.partition("/")
         if folder == "state":
-            newest = max((p for p in self._host.media.paths() if p.startswith("state/snapshot")), default="")
+            newest = max(
+                (p for p in self._host.media.paths() if p.startswith("state/snapshot")), default=""
+            )
             return path == newest and self._seen.flips == 0
         # With a snapshot gone, recovery needs more of the row; two losses at once are too many.
         return folder == "row" and name in self._seen.covered and not self._seen.snapshot_gone

@@ -92,5 +92,5 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def get_data(self, path: str | bytes) -> bytes:
         return self._source.encode()
 
-    def path_stats(self, path: str | bytes) -> dict[str, float]:  # type: ignore[override]  # no cache
+    def path_stats(self, path: str | bytes) -> dict[str, float]:
         raise OSError("the broken source has no cache")

@@ -51,7 +51,9 @@ def main(arguments: list[str]) -> int:
             if options.count == 1:
                 print(outcome.plan)
                 print(outcome.counts)
-                print(f"{outcome.steps} steps, {outcome.simulated:.1f} s in {outcome.cpu:.1f} CPU s")
+                print(
+                    f"{outcome.steps} steps, {outcome.simulated:.1f} s in {outcome.cpu:.1f} CPU s"
+                )
         if options.trace is not None:
             options.trace.write_text("\n".join(outcome.trace or []) + "\n")
         if bad and options.until_found:

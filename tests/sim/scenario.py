@@ -63,16 +63,16 @@ class Outcome:
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}: {', '.join(self.kinds) or 'no anomaly'}"]
-        return "\n".join([*lines, *self.problems[:10], *([str(self.report)] if not self.report.ok else [])])
+        return "\n".join(
+            [*lines, *self.problems[:10], *([str(self.report)] if not self.report.ok else [])]
+        )
 
 
 def run_seed(
     seed: int, plan: Plan | None = None, *, keep_trace: bool = False, trace_steps: bool = True
 ) -> Outcome:
     began = time.process_time()
-    world = World(
-        seed, keep_trace=keep_trace, trace_steps=trace_steps, tolerate=ENDS
-    )
+    world = World(seed, keep_trace=keep_trace, trace_steps=trace_steps, tolerate=ENDS)
     plan = drawn(world.rng("plan")) if plan is None else plan
     world.buggify = plan.buggify
     run = _Run(world, plan)
@@ -80,7 +80,7 @@ def run_seed(
         world.run(run.main)
     except SimDeadlock as error:
         run.seen.problems.append(f"deadlock: {error}")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
         run.seen.problems.append(f"crash: {_text(error)}")
     run.seen.problems.extend(f"handler: {text}" for text in world.handler_errors)
     run.seen.history.ended = world.clock.now
@@ -226,11 +226,15 @@ class _Run:
         self._forgive_age()
 
     def _unanswered(self) -> int:
-        return sum(
-            1
-            for made in self.seen.history.produces
-            if made.ended == float("inf") and not made.may_wait and made.outcome == "info"
-        ) if not self.seen.history.losses else 0
+        return (
+            sum(
+                1
+                for made in self.seen.history.produces
+                if made.ended == float("inf") and not made.may_wait and made.outcome == "info"
+            )
+            if not self.seen.history.losses
+            else 0
+        )
 
     async def _take_content(self, when: str) -> None:
         node = self.node
@@ -254,7 +258,9 @@ class _Run:
                 before.first += gone
                 before.values = before.values[gone:]
                 before.numbers = (before.numbers or [])[gone:]
-            waits = any(one.policy.when_full in ("block", "slot") for one in self.seen.history.configured)
+            waits = any(
+                one.policy.when_full in ("block", "slot") for one in self.seen.history.configured
+            )
             if before is not None and key[0] in aging and waits and after.last > before.last:
                 more = after.last - max(before.last, after.first - 1)
                 before.first = min(before.first, after.first) if before.values else after.first
@@ -294,7 +300,9 @@ class _Run:
     ) -> None:
         """Damaged entries are told, not served: the history knows what they were."""
         if not self.seen.flips:
-            self.seen.problems.append(f"damage: {topic}/{partition} {damage}, and nothing was damaged")
+            self.seen.problems.append(
+                f"damage: {topic}/{partition} {damage}, and nothing was damaged"
+            )
         for made in self.seen.history.produces:
             if made.key == (topic, partition) and made.outcome == OK:
                 for offset, value in enumerate(made.values):

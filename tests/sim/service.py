@@ -65,12 +65,12 @@ async def _pull(
     topic: str,
     topic_id: int,
     partition: int | None,
-    done: list[list[int]] | None,
+    done: list[tuple[int, int]] | None,
     since: int,
     limit: int,
     wait: float,
 ) -> tuple[list[Any], list[Any]]:
-    after = cursors.Cursor({p: n for p, n in done}, since) if done is not None else cursors.Cursor()
+    after = cursors.Cursor(dict(done), since) if done is not None else cursors.Cursor()
     found = await node.reader.pull(
         Pull(topic, after, partition=partition, topic_id=topic_id, limit=limit, wait=wait)
     )
@@ -89,7 +89,10 @@ async def _pull(
 
 async def _topics(node: Keeper, _body: Any) -> tuple[list[Any], list[Any]]:
     topics = node.state.topics.rows
-    return ["topics", [[name, topic.id, topic.policy.partitions] for name, topic in topics.items()]], []
+    return [
+        "topics",
+        [[name, topic.id, topic.policy.partitions] for name, topic in topics.items()],
+    ], []
 
 
 VERBS: dict[str, Callable[..., Any]] = {"order": _order, "pull": _pull, "topics": _topics}
@@ -146,9 +149,7 @@ class Client:
         stream = self._stream
         try:
             async with self._sending:
-                await stream.send_all(
-                    b"".join(frames.encode(cbor.dumps([reference, *head]), body))
-                )
+                await stream.send_all(b"".join(frames.encode(cbor.dumps([reference, *head]), body)))
             await call[0].wait()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             await self._drop(stream)

@@ -15,7 +15,7 @@ import trio
 from checker import Configured, History, Policy, Produce, Prune, Pull
 from checker.history import FAIL, OK, Key
 from duckrow.node import columns, makers
-from duckrow.node.commands import Command
+from duckrow.node.commands import PID_BYTES, Command
 from duckrow.node.effects import Code, Result
 from duckrow.node.entries import Entry
 from duckrow.node.env import Env
@@ -27,8 +27,6 @@ from .service import Client, batches_of
 NODE = "m1"
 ANSWER_SECONDS = 1.0
 PULL_WAIT = 1.0
-CERTAIN = ("full", "no-quorum", "refused", "limit")  # codes that say: this attempt did nothing
-IDEMPOTENT_DONE = (Code.ORDERED,)
 
 
 class Observed:
@@ -74,7 +72,7 @@ class Producer:
     def __init__(self, env: Env, seen: Observed) -> None:
         self._env, self._seen, self._plan = env, seen, seen.plan
         self._client = Client(env, NODE)
-        self._pid = env.rng.randbytes(makers.PID_BYTES)
+        self._pid = env.rng.randbytes(PID_BYTES)
         self._epoch = 1
         self._lanes: dict[Key, Lane] = {}
         self._count = 0
@@ -120,7 +118,7 @@ class Producer:
     async def _finish(
         self, topic: TopicPlan, lane: Lane, made: Produce, window: trio.Semaphore
     ) -> None:
-        rng, env = self._env.rng, self._env
+        rng = self._env.rng
         values = [value.ljust(self._plan.value_bytes).encode() for value in map(str, made.values)]
         body = columns.encode(values)
         made.size = len(body)
@@ -140,7 +138,9 @@ class Producer:
         attempts = 0
         while True:
             if trio.current_time() > patience:
-                command = makers.skip(lane.turn(made.seq, self._seen.wall_us()), topic.name, made.key[1])
+                command = makers.skip(
+                    lane.turn(made.seq, self._seen.wall_us()), topic.name, made.key[1]
+                )
                 patience = float("inf")
             attempts += 1
             result = await self._ask(command)
@@ -175,7 +175,9 @@ class Producer:
             return True
         if code == Code.ORDERED:
             if result.count != len(made.values):
-                self._problem(f"{len(made.values)} entries of {made.key} got {result.count} numbers")
+                self._problem(
+                    f"{len(made.values)} entries of {made.key} got {result.count} numbers"
+                )
             made.outcome, made.first = OK, result.first
             made.ended = trio.current_time()
             return True
@@ -191,7 +193,7 @@ class Producer:
             return False
         self._seen.lost_lanes += 1
         self._epoch += 1
-        self._pid = self._env.rng.randbytes(makers.PID_BYTES)
+        self._pid = self._env.rng.randbytes(PID_BYTES)
         self._lanes.clear()
         return True
 
@@ -262,7 +264,12 @@ class Consumer:
             await self._rest(found is None)
 
     def _note(
-        self, topic: TopicPlan, done: dict[int, int], entries: list[Entry], missing: int, began: float
+        self,
+        topic: TopicPlan,
+        done: dict[int, int],
+        entries: list[Entry],
+        missing: int,
+        began: float,
     ) -> None:
         for partition in range(topic.partitions):
             mine = [entry for entry in entries if entry.partition == partition]
@@ -318,7 +325,7 @@ class Consumer:
         if places != sorted(places):
             self._seen.problems.append(f"merge-order: {topic.name} came as {places}")
         entries = [entry for batch in batches for entry in batch.entries()]
-        return entries, missing, None if going is None else {p: n for p, n in going}
+        return entries, missing, None if going is None else dict(going)
 
     async def _rest(self, failed: bool) -> None:
         rng = self._env.rng
@@ -331,7 +338,7 @@ class Administrator:
     def __init__(self, env: Env, seen: Observed) -> None:
         self._env, self._seen, self._plan = env, seen, seen.plan
         self._client = Client(env, NODE)
-        self._pid = env.rng.randbytes(makers.PID_BYTES)
+        self._pid = env.rng.randbytes(PID_BYTES)
         self._seq = 0
         self.ready = trio.Event()
 
@@ -354,7 +361,9 @@ class Administrator:
         policy = policies[topic.name]
         what = rng.choice(("max_age", "max_entries", "prune", "prune"))
         if what == "prune":
-            last = max((p.first for p in self._seen.history.produces if p.key[0] == topic.name), default=0)
+            last = max(
+                (p.first for p in self._seen.history.produces if p.key[0] == topic.name), default=0
+            )
             number = rng.randint(0, last)
             prune = Prune((topic.name, 0), number, trio.current_time())
             self._seen.history.prunes.append(prune)
@@ -369,7 +378,9 @@ class Administrator:
             policy["max_entries"] = rng.choice((None, 10, 100))
         await self._configure(topic, policy, create=False)
 
-    async def _configure(self, topic: TopicPlan, policy: dict[str, object], *, create: bool) -> None:
+    async def _configure(
+        self, topic: TopicPlan, policy: dict[str, object], *, create: bool
+    ) -> None:
         age = policy.get("max_age")
         configured = Configured(
             topic.name,
@@ -403,8 +414,10 @@ class Administrator:
                         return result
                     if isinstance(result, Result):
                         if not self._seen.history.losses:
-                            self._seen.problems.append(f"the administrator's lane is lost: {result}")
-                        self._pid = self._env.rng.randbytes(makers.PID_BYTES)
+                            self._seen.problems.append(
+                                f"the administrator's lane is lost: {result}"
+                            )
+                        self._pid = self._env.rng.randbytes(PID_BYTES)
                         self._seq = 1
                         command = make(makers.Turn(self._pid, 1, 1, 0, self._seen.wall_us()))  # type: ignore[operator]
                 except Disconnected:
