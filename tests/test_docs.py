@@ -1,4 +1,8 @@
-"""The documentation: its Python blocks run, its links lead somewhere, its make targets exist."""
+"""The documentation: its Python blocks run, its links lead somewhere, its make targets exist.
+
+A text block behind a Python block, with "It prints:" between them, is what it prints.  A block that
+imports the simulation finds the tests, as its page tells the reader to.
+"""
 
 import re
 import subprocess
@@ -12,21 +16,24 @@ PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md"))),
 ]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```python\n(.*?)^```$(?:\n+It prints:\n+^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
+)
 BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    pytest.param(block, printed, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
-    for number, block in enumerate(BLOCK.findall(page.read_text()), 1)
+    for number, (block, printed) in enumerate(BLOCK.findall(page.read_text()), 1)
 ]
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_python_block_runs(block: str, tmp_path: Path) -> None:
-    """In a folder of its own, as a reader would run it."""
+@pytest.mark.parametrize(("block", "printed"), BLOCKS)
+def test_a_python_block_runs(block: str, printed: str, tmp_path: Path) -> None:
+    """In a folder of its own, as a reader would run it, and prints what the page says."""
+    path = [ROOT / "src", *([ROOT / "tests"] if "\nfrom sim." in block else [])]
     done = subprocess.run(
         [sys.executable, "-c", block],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+        env={"PYTHONPATH": ":".join(map(str, path)), "PATH": ""},
         capture_output=True,
         text=True,
         timeout=60,
@@ -34,10 +41,11 @@ def test_a_python_block_runs(block: str, tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
+    assert not printed or done.stdout == printed
 
 
 def test_the_readme_shows_what_its_program_prints(tmp_path: Path) -> None:
-    (block,) = BLOCK.findall((ROOT / "README.md").read_text())
+    ((block, _),) = BLOCK.findall((ROOT / "README.md").read_text())
     done = subprocess.run(
         [sys.executable, "-c", block],
         cwd=tmp_path,
