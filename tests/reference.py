@@ -1,0 +1,190 @@
+"""The tables of docs/reference that say what the code says: made from it, and compared by a test.
+
+    PYTHONPATH=src:tests python -m reference        writes them into their pages
+
+A table stands between two marks in its page; what is around them is written by hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from duckrow.node import effects, errors, limits, policies, settings
+from duckrow.node.effects import Code, Reason
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKED = re.compile(
+    r"(?<=<!-- made from the code: )([a-z ]+)( -->\n)(.*?)(?=<!-- end -->)", re.DOTALL
+)
+NUMBER_MOST = limits.NUMBER_LIMIT - 1
+
+
+def table(heads: Sequence[str], rows: Iterator[Sequence[object]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def limits_table() -> str:
+    said = comments(Path(str(limits.__file__)))
+    names = [name for name, value in vars(limits).items() if isinstance(value, int | float)]
+    return table(
+        ("limit", "value", "why"),
+        (
+            (f"`{name}`", value_of(name, getattr(limits, name)), said.get(name, ""))
+            for name in names
+            if name not in ("KIB", "MIB")
+        ),
+    )
+
+
+def policies_table() -> str:
+    said = dict(meanings(policies.__doc__ or ""))
+    rows: list[Sequence[object]] = []
+    for field, default in policies.DEFAULT._asdict().items():
+        if field == "when_full":
+            name = next(name for name, value in policies.WHEN_FULL.items() if value == default)
+            rows.append((f"`{field}`", name, ", ".join(policies.WHEN_FULL), said[field]))
+        else:
+            least, limit = policies._NUMBERS[field]
+            rows.append((f"`{field}`", default, span(least, limit - 1), said[field]))
+    for field, only in policies._RESERVED.items():
+        shown = "false" if only is False else only
+        rows.append((f"`{field}`", shown, shown, said[field]))
+    return table(("field", "default", "values", "meaning"), iter(rows))
+
+
+def settings_table() -> str:
+    rows: list[Sequence[object]] = []
+    for field, default in settings.DEFAULT._asdict().items():
+        if field == "create":
+            name = next(name for name, value in settings.CREATE.items() if value == default)
+            rows.append((f"`{field}`", name, ", ".join(settings.CREATE)))
+        else:
+            rows.append((f"`{field}`", f"{default:,}", span(1, settings._most(field))))
+    return table(("setting", "default", "values"), iter(rows))
+
+
+def codes_table() -> str:
+    return enum_table(Code, "code", effects._BY_CODE)
+
+
+def reasons_table() -> str:
+    return enum_table(Reason, "reason", effects._BY_REASON)
+
+
+def enum_table(
+    kind: type[enum.IntEnum], head: str, told: dict[Code, str] | dict[Reason, str]
+) -> str:
+    said = comments(Path(str(effects.__file__)), kind.__name__)
+    sentences = {member.name: text.replace(":,}", "}") for member, text in told.items()}
+    return table(
+        (head, "number", "meaning", "as a sentence"),
+        (
+            (f"`{each.name}`", int(each), said.get(each.name, ""), sentences.get(each.name, ""))
+            for each in kind
+        ),
+    )
+
+
+def errors_table() -> str:
+    return table(
+        ("error", "on the wire", "when"),
+        (
+            (
+                f"`{name}`",
+                f"`{kind.code}`",
+                str(kind.__doc__).removeprefix("Raised when ").split("\n")[0],
+            )
+            for name, kind in vars(errors).items()
+            if isinstance(kind, type)
+            and issubclass(kind, errors.DuckrowError)
+            and kind is not errors.DuckrowError
+        ),
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "limits": limits_table,
+    "policies": policies_table,
+    "settings": settings_table,
+    "codes": codes_table,
+    "reasons": reasons_table,
+    "errors": errors_table,
+}
+
+
+def comments(file: Path, within: str = "") -> dict[str, str]:
+    """The comment behind each assignment of a module, or of a class of it."""
+    source = file.read_text()
+    body: list[ast.stmt] = ast.parse(source).body
+    if within:
+        (body,) = [
+            each.body for each in body if isinstance(each, ast.ClassDef) and each.name == within
+        ]
+    by_line = {
+        token.start[0]: token.string.removeprefix("# ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    found = {}
+    for each in body:
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
+            lines = range(each.lineno, (each.end_lineno or each.lineno) + 1)
+            said = " ".join(by_line[line] for line in lines if line in by_line)
+            found[each.targets[0].id] = said
+    return found
+
+
+def meanings(text: str) -> Iterator[tuple[str, str]]:
+    """(name, meaning) of the indented list in a docstring; names may share a line."""
+    names: list[str] = []
+    said: list[str] = []
+    for line in text.splitlines():
+        if begun := re.fullmatch(r"    ([a-z_]+(?:, [a-z_]+)*) {2,}(\S.*)", line):
+            yield from ((name, " ".join(said)) for name in names)
+            names, said = begun[1].split(", "), [begun[2]]
+        elif more := re.fullmatch(r" {8,}(\S.*)", line):
+            value = re.fullmatch(r"([a-z-]+) {2,}(\S.*)", more[1])
+            said.append(f"<br>*{value[1]}*: {value[2]}" if value else more[1])
+    yield from ((name, " ".join(said)) for name in names)
+
+
+def span(least: int, most: int) -> str:
+    return f"{least} to 2^63 - 1" if most == NUMBER_MOST else f"{least} to {most:,}"
+
+
+def value_of(name: str, value: float) -> str:
+    if value == limits.NUMBER_LIMIT:
+        return "2^63"
+    if name.endswith("_US") or "_US_" in name:
+        return f"{value:,} µs"
+    if "SECONDS" in name and "BYTES" not in name:
+        return f"{value:g} s"
+    if "BYTES" in name and not value % limits.MIB:
+        return f"{int(value) // limits.MIB} MiB"
+    if "BYTES" in name and not value % limits.KIB:
+        return f"{int(value) // limits.KIB} KiB" + (" a second" if "SECOND" in name else "")
+    if "BYTES" in name:
+        return f"{value:,} bytes"
+    return f"{value:,}"
+
+
+def renewed(page: str) -> str:
+    """The page with its tables as they should be."""
+    return MARKED.sub(lambda found: f"{found[1]}{found[2]}\n{TABLES[found[1]]()}\n", page)
+
+
+def marked_pages() -> list[Path]:
+    pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
+    return [page for page in pages if MARKED.search(page.read_text())]
+
+
+if __name__ == "__main__":
+    for page in marked_pages():
+        page.write_text(renewed(page.read_text()))
