@@ -1,0 +1,38 @@
+"""The pages of docs/reference and the map of node/ say what the code says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reference import MARKED, ROOT, TABLES, marked_pages, renewed
+
+
+@pytest.mark.parametrize("page", marked_pages(), ids=lambda page: str(page.name))
+def test_the_tables_of_a_page_are_those_of_the_code(page: Path) -> None:
+    text = page.read_text()
+
+    assert text == renewed(text), "run: PYTHONPATH=src:tests python -m reference"
+
+
+def test_every_table_has_its_page() -> None:
+    found = [name for page in marked_pages() for name, _, _ in MARKED.findall(page.read_text())]
+
+    assert sorted(found) == sorted(TABLES)
+
+
+def test_a_table_that_says_something_else_is_made_anew() -> None:
+    stale = "before\n<!-- made from the code: codes -->\n\n| stale |\n\n<!-- end -->\nafter\n"
+
+    assert "| `ORDERED` | 1 |" in renewed(stale)
+    assert "stale" not in renewed(stale)
+    assert renewed(stale).startswith("before\n")
+    assert renewed(stale).endswith("<!-- end -->\nafter\n")
+
+
+def test_the_map_names_every_file_of_node_once() -> None:
+    """With a sentence each; a file that is new, or gone, has to be told of there."""
+    page = (ROOT / "docs" / "explanation" / "where-things-are.md").read_text()
+    listed = re.findall(r"^\| `node/(\w+\.py)` \| \S.*\. \|$", page, re.MULTILINE)
+
+    assert sorted(listed) == sorted(file.name for file in (ROOT / "node").glob("*.py"))
