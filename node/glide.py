@@ -37,9 +37,12 @@ class Glide:
         "start_count",
     )
 
-    def __init__(self, position: int, digest: bytes, places: array[int], offset: int) -> None:
+    def __init__(
+        self, position: int, digest: bytes, places: array[int], offset: int, start_count: int
+    ) -> None:
         self.position, self.digest, self.places, self.offset = position, digest, places, offset
-        self.origin = self.s = self.start_count = self.durable = self.records = 0
+        self.start_count = start_count  # of the incarnation that wrote; another one has a START
+        self.origin = self.s = self.durable = self.records = 0
 
     def run(self, window: bytes, base: int, end: int, segment: int, seed: int) -> None:
         """From `offset` on, while records end below `end`; `offset` then is where it stopped."""
@@ -55,19 +58,19 @@ class Glide:
         )
         add = self.places.append
         position, digest, offset, records = self.position, self.digest, self.offset, self.records
-        limit = end - base - PREFIX_BYTES
+        limit, expected = end - base - PREFIX_BYTES, self.start_count
         while (at := offset - base) <= limit:
             crc, length, head_length, kind, _, start_count, durable = unpack(window, at)
             head_at = at + PREFIX_BYTES
             body_at = head_at + (head_length + 7 & ~7)
-            if crc32c(window[at + 4 : body_at], seed ^ offset) != crc:
+            if start_count != expected or crc32c(window[at + 4 : body_at], seed ^ offset) != crc:
                 break
             if kind != _BUNDLE:
                 if kind != _MARK:
                     break
-                self.offset = offset = base + body_at
-                self.start_count, self.durable, self.records = start_count, durable, records + 1
                 records += 1
+                self.offset = offset = base + body_at
+                self.durable, self.records = durable, records
                 continue
             view, origin, s, lamport, stamp, commands, heads_length, item_crc = loads(
                 window[head_at : head_at + head_length]
@@ -83,6 +86,7 @@ class Glide:
             body_at = head_at + (head_length + 7 & ~7)
             if (
                 kind != _ITEM
+                or start_count != expected
                 or body_at + base > end
                 or crc32c(window[at + 4 : body_at], seed ^ (base + at)) != crc
             ):
@@ -99,13 +103,8 @@ class Glide:
             add(where)
             position, digest, offset = found, chained, base + body_at
             records += 2
-            self.position, self.digest, self.offset, self.records = (
-                position,
-                digest,
-                offset,
-                records,
-            )
-            self.origin, self.s, self.start_count, self.durable = origin, s, start_count, durable
+            self.position, self.digest, self.offset = position, digest, offset
+            self.origin, self.s, self.durable, self.records = origin, s, durable, records
 
 
 _BUNDLE: Final = int(RecordKind.BUNDLE)

@@ -313,6 +313,10 @@ class _Opener:
             self._opened.unindexed.append((segment, chronicle.copy()))
         if self._opened.unindexed and self._opened.unindexed[-1][0] is self._opened.segments[-1]:
             self._opened.unindexed.pop()  # nothing was kept after it: it is the open one
+        sealed = max((n for n, index in self._indexes.items() if index.sealed), default=0)
+        if sealed and sealed >= (kept[-1].number if kept else base):
+            # Its index was written when the next one had begun durably: where is that?
+            recovery.lose_end(sealed + 1, 0)
         recovery.finish()
         return recovery, kept
 
@@ -448,10 +452,6 @@ class _Opener:
         head = self._indexes.get(segment.number)
         if segment.column is None and head is not None:
             segment.column = Column(head.first, await read_places(self._disk, head), head.reaches)
-        if head is not None and head.sealed:
-            # It would say that there is no more, when there is.
-            await self._disk.unlink(index_file(segment.number))
-            await self._disk.sync_names()
 
     def _finish(self, recovery: Recovery) -> None:
         opened = self._opened

@@ -117,6 +117,7 @@ class Recovery:
     exposed: bool = attrs.field(default=False, init=False)
     _gaps: list[_Gap] = attrs.field(factory=list, init=False)
     _spoilt: dict[int, Damage] = attrs.field(factory=dict, init=False)  # bundles, by place
+    _lost_end: Damage | None = attrs.field(default=None, init=False)  # nobody knows what was there
     _start_count: int = attrs.field(default=0, init=False)  # of the last good record
     _claimed: int = attrs.field(default=0, init=False)  # by the last good record
 
@@ -172,10 +173,15 @@ class Recovery:
                 seed, size, offset + 8, window_bytes, self._start_count
             )
             end = size if found is None else found.offset
-            self._skip(
-                _Gap(segment, offset, end - offset, seed, self._start_count, self._claimed), before
-            )
+            gap = _Gap(segment, offset, end - offset, seed, self._start_count, self._claimed)
+            if offset == 0 and found is None:
+                self.lose_end(segment, size)
+            else:
+                self._skip(gap, before)
             offset = end
+        if offset < durable < EVERYTHING:
+            gap = _Gap(segment, offset, durable - offset, seed, self._start_count, self._claimed)
+            self._gaps.append(gap)
         return offset
 
     def ended(self, segment: int, seed: int, end: int, before: int) -> bool:
@@ -190,6 +196,13 @@ class Recovery:
                 _Gap(segment, end, before - end, seed, self._start_count, self._claimed)
             )
         return True
+
+    def lose_end(self, segment: int, length: int) -> None:
+        """A segment that was there once has nothing in it that can be read."""
+        damage = Damage(segment_file(segment), 0, length, "the whole file")
+        self.damages.append(damage)
+        self.exposed = True
+        self._lost_end = damage
 
     def lose_until(self, position: int, segment: int) -> None:
         """Later segments are known to begin after `position`, and this one does not come so far."""
@@ -214,7 +227,8 @@ class Recovery:
                 damage = self._tell(gap, "records of unknown kind")
                 self.exposed = True
         self._gaps.clear()
-        if lost >= ITEM_LOSS_MIN:
+        if lost >= ITEM_LOSS_MIN or self._lost_end is not None:
+            damage = self._lost_end or damage
             self.holes.append(Hole(self.chronicle.position + 1, 0, damage))
 
     def _glide(
@@ -228,13 +242,15 @@ class Recovery:
         chronicle = self.chronicle
         if self._gaps or chronicle.waiting or not self.anchored:
             return offset
-        glide = Glide(chronicle.position, chronicle.digest, self.column.places, offset)
+        glide = Glide(
+            chronicle.position, chronicle.digest, self.column.places, offset, self._start_count
+        )
         glide.run(window, base, min(durable, base + len(window)), segment, seed)
         if glide.records:
             if glide.s:
                 chronicle.position, chronicle.digest = glide.position, glide.digest
                 chronicle.heard[glide.origin] = glide.s
-            self._start_count, self._claimed = glide.start_count, glide.durable
+            self._claimed = glide.durable
             self.records += glide.records
         return glide.offset
 
@@ -245,7 +261,11 @@ class Recovery:
     ) -> bool:
         """False: it is not whole, or it does not make sense where it is."""
         kind = record.kind
-        if record.end > size or (record.offset == 0) != (kind == RecordKind.SEGMENT):
+        if (
+            record.end > size
+            or record.start_count < self._start_count
+            or (record.offset == 0) != (kind == RecordKind.SEGMENT)
+        ):
             return False
         try:
             if kind == RecordKind.BUNDLE:
@@ -351,6 +371,7 @@ class Recovery:
             self._tell(gap, "records of unknown kind")
         self._gaps.clear()
         self._spoilt.clear()
+        self._lost_end = None
         # Whatever damage hid, the copies have it.
         self.anchored, self.exposed, self.chronicle = True, False, copies
 
