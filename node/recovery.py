@@ -172,12 +172,13 @@ class Recovery:
             found, window, base = yield from next_record(
                 seed, size, offset + 8, window_bytes, self._start_count
             )
-            end = size if found is None else found.offset
+            end = padded(size) if found is None else found.offset
             gap = _Gap(segment, offset, end - offset, seed, self._start_count, self._claimed)
-            if offset == 0 and found is None:
-                self.lose_end(segment, size)
-            else:
-                self._skip(gap, before)
+            if not self._copies_again(gap, before):
+                if offset == 0 and found is None:
+                    self.lose_end(segment, size)
+                else:
+                    self._gaps.append(gap)
             offset = end
         if offset < durable < EVERYTHING:
             gap = _Gap(segment, offset, durable - offset, seed, self._start_count, self._claimed)
@@ -199,10 +200,9 @@ class Recovery:
 
     def lose_end(self, segment: int, length: int) -> None:
         """A segment that was there once has nothing in it that can be read."""
-        damage = Damage(segment_file(segment), 0, length, "the whole file")
-        self.damages.append(damage)
+        self._lost_end = Damage(segment_file(segment), 0, length, "the whole file")
+        self.damages.append(self._lost_end)
         self.exposed = True
-        self._lost_end = damage
 
     def lose_until(self, position: int, segment: int) -> None:
         """Later segments are known to begin after `position`, and this one does not come so far."""
@@ -377,14 +377,15 @@ class Recovery:
 
     # -- damage ---------------------------------------------------------------------------
 
-    def _skip(self, gap: _Gap, before: int) -> None:
-        if gap.offset == 0 and self.anchored and gap.segment == self.segment + 1:
-            # The copies at the beginning of a file say what is known from the file before.
-            head = encode_opening(self.chronicle, gap.segment, before)
-            if size_of(len(head), 0) == gap.length:
-                self._repair(gap, RecordKind.SEGMENT, head, "the beginning of the segment")
-                return
-        self._gaps.append(gap)
+    def _copies_again(self, gap: _Gap, before: int) -> bool:
+        """The copies at the beginning of a file say what is known from the file before."""
+        if gap.offset or not self.anchored or gap.segment != self.segment + 1:
+            return False
+        head = encode_opening(self.chronicle, gap.segment, before)
+        if size_of(len(head), 0) != gap.length:
+            return False
+        self._repair(gap, RecordKind.SEGMENT, head, "the beginning of the segment")
+        return True
 
     def _settle(
         self, upto: int, segment: int, *, digest: bytes | None = None, after: _Next | None = None

@@ -33,7 +33,7 @@ def next_record(
         record = first_after(window, base, base, seed, start_count)
         if record is not None:
             return record, window, base
-        if base + len(window) >= size or not window:
+        if base + len(window) >= size or len(window) < window_bytes:
             break
         base += len(window) - REACH_MAX
     return None, b"", size

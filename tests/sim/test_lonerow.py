@@ -94,6 +94,33 @@ def test_every_start_is_a_new_incarnation_and_a_new_view_whose_cut_says_what_the
     assert len({view.cluster for view in views}) == len({view.lineage for view in views}) == 1
 
 
+def test_a_view_in_which_nothing_was_made_is_cut_at_0() -> None:
+    machine = Machine(1)
+
+    async def work(row: LoneRow) -> None:
+        await Story(row.store.options, submitted=[[]]).produce(row, 10)
+
+    run(machine, small(), work)
+    cuts = [run(machine, small(), view_of).cut for _ in range(3)]
+
+    assert cuts == [((1, 1),), ((1, 0),), ((1, 0),)]
+
+
+def test_a_start_is_durable_before_its_mark_is_written() -> None:
+    machine = Machine(1)
+    run(machine, small(), view_of, orderly=True)
+    operations: list[str] = []
+    machine.media.note = lambda kind, path, _offset, _length: (
+        operations.append(kind) if path.endswith(".seg") else None
+    )
+
+    async def work(row: LoneRow) -> None:
+        # START, its sync; VIEW and ITEM, their sync; and what follows a sync.
+        assert operations == ["write", "sync", "write", "sync", "write"]
+
+    run(machine, small(), work)
+
+
 def test_bundles_are_named_and_stamped_anew_in_every_view() -> None:
     machine = Machine(1)
 

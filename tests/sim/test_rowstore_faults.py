@@ -236,7 +236,8 @@ def test_a_write_that_does_not_fit_leaves_nothing_behind_wherever_it_happens(
 
 def full_from(k: int, level: str, *, power: bool) -> tuple[bool, bool]:
     """Was there a k-th operation, and was the row open by then?"""
-    options = small(level=level, soft_reserve_bytes=BLOCK)
+    # Segments of several blocks, so that a part of a write fits.
+    options = small(level=level, soft_reserve_bytes=BLOCK, segment_bytes=3 * BLOCK)
     machine = Machine(k)
     media = machine.media
     story = Story(options, submitted=[[]])
@@ -252,7 +253,7 @@ def full_from(k: int, level: str, *, power: bool) -> tuple[bool, bool]:
     async def work(row: LoneRow) -> None:
         nonlocal started
         started = True
-        for size in (10, 900, 10, 1500, 1500, 2500, 700, 700, 700):
+        for size in (10, 900, 10, 1500, 5500, 2500, 700, 7000, 700):
             each = story.make(size)
             try:
                 row.submit([each])
