@@ -50,22 +50,25 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
     await env.disk.sync_names()  # or a power loss takes a folder with all that was synced in it
     row = await LoneRow.open(folders[0], env, options.store)
     snapshots, folder = Snapshots(folders[1]), NumberFolder(folders[2])
-    keeper, lost = await _recovered(env, row, snapshots, folder)
-    housekeeping = Housekeeping(keeper, snapshots, folder, options.housekeeping, lost)
+    keeper, housekeeping = await _recovered(env, row, snapshots, folder, options.housekeeping)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(row.run)
         nursery.start_soon(keeper.run)
         nursery.start_soon(housekeeping.run)
         yield keeper
         nursery.cancel_scope.cancel()
-    await housekeeping.snapshot()
+    await housekeeping.snapshot(idle_share=0)  # nobody is left to be held up
     await row.close()
 
 
 async def _recovered(
-    env: Env, row: LoneRow, snapshots: Snapshots, folder: NumberFolder
-) -> tuple[Keeper, frozenset[int]]:
-    """The keeper, caught up, and the segments of which the index has lost something."""
+    env: Env,
+    row: LoneRow,
+    snapshots: Snapshots,
+    folder: NumberFolder,
+    options: HousekeepingOptions,
+) -> tuple[Keeper, Housekeeping]:
+    """The keeper, caught up; and who counts what it had to apply again."""
     store = row.store
     files = await folder.load(store.uuid, store.position, store.formers)
     best: tuple[State, Numbers, frozenset[int]] | None = None
@@ -93,13 +96,14 @@ async def _recovered(
     state, numbers, lost = best
     row.follow(state.position)
     keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us)
+    housekeeping = Housekeeping(keeper, snapshots, folder, options, lost)
     await keeper.catch_up()
     numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))
     there = {segment.number for segment in store.segments()}
     for number in numbers.installed:
         if number not in there and not numbers.usage.holders(number):
             await folder.drop(numbers, number)  # the store dropped it, and then the process ended
-    return keeper, lost
+    return keeper, housekeeping
 
 
 async def _beginnings(row: LoneRow, snapshots: Snapshots) -> list[Snapshot | None]:

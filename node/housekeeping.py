@@ -1,7 +1,8 @@
 """Housekeeping: what keeps restarts short and the disk small, while the keeper goes on.
 
     a segment was sealed      ─► its index file
-    64 MiB or 50,000 items    ─► a snapshot; the older one tells the store what it may forget
+    64 MiB, 50,000 items or
+    100,000 commands          ─► a snapshot; the older one tells the store what it may forget
     entries were pruned       ─► dead segments go, mostly dead ones are rewritten
 
 Nothing here is needed for what was answered to stay true.  A full disk makes it wait.
@@ -16,13 +17,13 @@ import attrs
 import trio
 
 from .capture import capture
-from .errors import Corrupt, Refused
+from .errors import Corrupt, Full, Refused
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
 from .numberfolder import NumberFolder
 from .places import offset_of, segment_of
-from .row import Item
-from .snapshots import Identity, Snapshots
+from .row import Bundle, Item
+from .snapshots import IDLE_SHARE, Identity, Snapshots
 from .state import oldest_waiting
 
 RETRY_SECONDS = 5.0  # after a full disk
@@ -30,7 +31,9 @@ RETRY_SECONDS = 5.0  # after a full disk
 
 @attrs.frozen(kw_only=True)
 class HousekeepingOptions:
+    # What a restart may have to read and to apply again: items at ten microseconds, commands too.
     snapshot_items: int = 50_000
+    snapshot_commands: int = 100_000
     snapshot_bytes: int = 64 * MIB
     followable_bytes: int = FOLLOWABLE_BYTES_MIN
 
@@ -51,8 +54,7 @@ class Housekeeping:
         self._options = options
         self._unknown = unknown
         self._work = trio.Event()
-        self._items = 0  # since the last snapshot
-        self._bytes = 0
+        self._items = self._commands = self._bytes = 0  # since the last snapshot
         self._place = 0  # of the last item that was counted
         self._released = 0  # position of the older snapshot
         keeper.on_progress = self._count
@@ -70,7 +72,7 @@ class Housekeeping:
                 await trio.sleep(RETRY_SECONDS)
             await self._tidy()
 
-    async def snapshot(self) -> bool:
+    async def snapshot(self, *, idle_share: float = IDLE_SHARE) -> bool:
         """Writes one of the state as it is now.  False: the disk is full."""
         keeper, store = self._keeper, self._store
         while keeper.numbers.covered != keeper.state.position:
@@ -82,12 +84,14 @@ class Housekeeping:
         state = capture(keeper.state)
         try:
             index = keeper.numbers.capture()
-            self._items = self._bytes = 0
+            self._items = self._commands = self._bytes = 0
             lineage = keeper.state.view.lineage if keeper.state.view is not None else 0
             digest = await store.digest_of(position)
             identity = Identity(store.uuid, lineage, position, digest)
             chunks = chain((("state", chunk) for chunk in state), index)
-            written = await self._snapshots.write(identity, chunks, store.sync)
+            written = await self._snapshots.write(
+                identity, chunks, store.sync, idle_share=idle_share
+            )
         finally:
             state.close()
         if written:
@@ -131,16 +135,24 @@ class Housekeeping:
                 live.update(places)
                 await trio.lowlevel.checkpoint()
             await self._store.rewrite(segment, live)
+        except Full:
+            return  # the next look may find space
         except (Corrupt, Refused):
             pass  # it stays as it is, and readers and the scrub say what is wrong with it
         numbers.usage.rewritten(segment)
 
     def _is_due(self) -> bool:
         options = self._options
-        return self._items >= options.snapshot_items or self._bytes >= options.snapshot_bytes
+        return (
+            self._items >= options.snapshot_items
+            or self._commands >= options.snapshot_commands
+            or self._bytes >= options.snapshot_bytes
+        )
 
     def _count(self, item: Item) -> None:
         self._items += 1
+        if isinstance(item.content, Bundle):
+            self._commands += len(item.content.commands)
         last, self._place = self._place, item.place
         if segment_of(last) == segment_of(item.place):
             self._bytes += offset_of(item.place) - offset_of(last)

@@ -34,6 +34,7 @@ from .waiters import Waiters
 
 NOWHERE = 0  # no segment has this number
 REMIND_SECONDS_MIN = 0.001  # between two clock commands
+COMMANDS_AT_ONCE = 256  # applied before others get a turn: some milliseconds
 
 
 class Keeper:
@@ -123,8 +124,14 @@ class Keeper:
             items = await self.row.take()
             for command, error in self.row.take_refused():
                 self.calls.fail(key_of(decode_head(command.head)), error)
+            applied = 0
             for item in items:
                 await self._apply(item)
+                if isinstance(item.content, Bundle):
+                    applied += len(item.content.commands)
+                    if applied >= COMMANDS_AT_ONCE:
+                        applied = 0
+                        await trio.lowlevel.checkpoint()
             self._note_due()
 
     async def _apply(self, item: Item) -> None:

@@ -59,6 +59,7 @@ class LoneRow:
         self._stuck = False  # there is no room even for what makes room
         self._refused: list[tuple[Command, Full]] = []
         self._written: deque[Item] = deque()  # in the row, not handed out
+        self._gave = False  # the last `take` gave what a sync has made durable
         self._unseen_bytes = 0  # written since the free space was looked at
         self._closed = False
         self._taker, self._syncer = Wakeup(), Wakeup()
@@ -178,12 +179,20 @@ class LoneRow:
         """
         if self._past_next <= self._past_end:
             return await self._take_past()
+        if self._gave:
+            self._gave = False
+            if self._open:
+                # Those who were answered may have more, and it shares the next sync with what
+                # gathered meanwhile.  Else two groups take turns, and each waits for both.
+                await trio.lowlevel.checkpoint()
         while True:
             self.store.check()
-            while self._open and self._may_write():
-                await self._order()
             ready = self._ready()
+            while not ready and self._open and self._may_write():
+                await self._order()
+                ready = self._ready()
             if ready or self._refused:
+                self._gave = self._waits_for_sync
                 return ready
             await self._taker.wait()
 

@@ -29,7 +29,7 @@ from .errors import Corrupt, DiskFailed
 MAGIC = "duckrow snapshot"
 FORMAT = 1
 KEPT = 2  # the second is for the day when the first turns out to be damaged
-IDLE_SHARE = 9  # after each slice the writer rests nine times as long: a tenth of a core at most
+IDLE_SHARE = 9.0  # after each slice the writer rests nine times as long: a tenth of a core at most
 _LENGTHS = struct.Struct("<II")
 _ASIDE = "writing"
 _END = "end"
@@ -126,6 +126,8 @@ class Snapshots:
         identity: Identity,
         chunks: Iterable[tuple[str, bytes]],
         settle: Callable[[], Awaitable[None]],
+        *,
+        idle_share: float = IDLE_SHARE,
     ) -> bool:
         """Writes one in slices, resting in between, and forgets all but the newest two.
 
@@ -151,7 +153,7 @@ class Snapshots:
                         break
                     file.write(offset, [piece])
                     offset += len(piece)
-                    await trio.sleep(IDLE_SHARE * (trio.current_time() - began))
+                    await trio.sleep(idle_share * (trio.current_time() - began))
                 await file.sync()
             finally:
                 file.close()

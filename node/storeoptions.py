@@ -37,7 +37,7 @@ class StoreOptions:
     hard_reserve_bytes: int = HARD_RESERVE_BYTES
     reserve_seconds: float = 1.0  # how often a full disk is looked at again
     bundle_bytes: int = BUNDLE_BYTES_MAX
-    bundle_commands: int = BUNDLE_COMMANDS_MAX
+    bundle_commands: int = 256  # applied in one go, so that others wait some milliseconds at most
     pending_bytes: int = PENDING_BYTES_MAX
     window_bytes: int = 1 * MIB  # recovery and scrub read so much at a time
     open_files: int = 64  # sealed segments whose files are kept open
@@ -49,4 +49,9 @@ class StoreOptions:
             raise Refused(
                 f"segments of {self.segment_bytes:,} bytes: they may have {4 * KIB:,} "
                 f"to {SEGMENT_BYTES:,}"
+            )
+        if not 1 <= self.bundle_commands <= BUNDLE_COMMANDS_MAX:
+            raise Refused(
+                f"bundles of {self.bundle_commands:,} commands: they may have 1 to "
+                f"{BUNDLE_COMMANDS_MAX:,}"
             )
