@@ -1,0 +1,187 @@
+"""Pauses: how long the loop is busy with one thing while a million entries are pruned.
+
+Everything in a node is a task of one loop, so the longest step of any task is the longest that
+anybody waits for nothing.  An instrument of trio times each step, less the time in which it could
+have run and another process did.  The limit is the longest step of the same node before it prunes.
+
+All ways to prune are taken: up to a number, by count, by bytes, by age, in one topic and in many;
+then the node goes on until its dead segments are gone, and mostly dead ones are rewritten.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+
+import attrs
+import trio
+
+from duckrow.node import makers
+from duckrow.node.alone import Options, open_node
+from duckrow.node.commands import Command
+from duckrow.node.housekeeping import HousekeepingOptions
+from duckrow.node.keeper import Keeper
+from duckrow.node.limits import MIB
+from duckrow.node.realio import real_env
+from duckrow.node.storeoptions import WRITE, StoreOptions
+
+from .bench_client import BLOCK, Client
+from .bench_figures import Figure, Settings, at_most
+
+PAUSE_MS = 5.0
+SEGMENT_BYTES = 16 * MIB  # small, so that many of them die
+OPTIONS = Options(
+    store=StoreOptions(level=WRITE, segment_bytes=SEGMENT_BYTES, followable_bytes=SEGMENT_BYTES),
+    housekeeping=HousekeepingOptions(snapshot_bytes=SEGMENT_BYTES, followable_bytes=SEGMENT_BYTES),
+)
+AGE_SECONDS = 10  # more than making a million entries takes
+TIDY_SECONDS = 60.0  # until nothing is left to be done
+
+
+@attrs.frozen
+class Scene:
+    """What is there, and how it is pruned."""
+
+    name: str
+    batch: int
+    topics: int = 1
+    of: int = 1  # one topic in so many is kept
+    policy: dict[str, int] = attrs.field(factory=dict)  # empty: PRUNE up to a number
+
+
+SCENES = (
+    Scene("single produces, up to a number: segments go", 1),
+    Scene("single produces, two topics of three: segments are rewritten", 1, topics=3, of=3),
+    Scene("batches of 100, max_entries lowered", 100, policy={"max_entries": 1_000}),
+    Scene("batches of 100, max_bytes lowered", 100, policy={"max_bytes": 1 * MIB}),
+    Scene("batches of 100, max_age lowered", 100, policy={"max_age": 1}),
+    Scene(
+        "10,000 topics, batches of 10, by age",
+        10,
+        topics=10_000,
+        policy={"max_age": AGE_SECONDS * 1_000_000},
+    ),
+)
+
+
+def pauses(settings: Settings) -> Iterator[Figure]:
+    entries, rounds = (200_000, 1) if settings.quick else (1_000_000, 3)
+    for number, scene in enumerate(SCENES):
+        found = []
+        for round_ in range(rounds):
+            settings.tell(f"pauses, {scene.name}, round {round_ + 1} of {rounds}")
+            folder = settings.folder / f"pauses-{number}-{round_}"
+            found.append(trio.run(_prune, folder, scene, entries))
+        yield Figure(
+            name=f"longest step, {entries:,} entries, {scene.name}",
+            measured=median([steps.seconds for steps, _ in found]) * 1e3,
+            unit="ms",
+            limit=median([limit.seconds for _, limit in found]) * 1e3,
+            limit_name="before",
+            goal=at_most(PAUSE_MS),
+            note="in " + ", ".join(dict.fromkeys(steps.task for steps, _ in found)),
+        )
+
+
+@attrs.define(eq=False)
+class Steps(trio.abc.Instrument):
+    """The longest step of any task."""
+
+    seconds: float = 0.0  # less those in which others had the processor
+    task: str = ""  # whose it was
+    _began: float = 0.0
+    _waited: float = 0.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._waited = _waited()
+        self._began = time.perf_counter()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if self._began:
+            seconds = time.perf_counter() - self._began
+            if seconds > self.seconds:
+                seconds -= _waited() - self._waited
+                if seconds > self.seconds:
+                    self.seconds, self.task = seconds, task.name.removeprefix("duckrow.")
+
+
+def _waited() -> float:
+    """Seconds for which this thread could have run, and was not let."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
+async def _prune(folder: Path, scene: Scene, entries: int) -> tuple[Steps, Steps]:
+    topics = [f"topic-{number}" for number in range(scene.topics)]
+    kept = topics[:: scene.of] if scene.of > 1 else []
+    pruned = [topic for topic in topics if topic not in kept]
+    async with open_node(real_env("bench", folder), OPTIONS) as node:
+        if scene.topics > 100:  # the policy is there from the start
+            for command in _pruning(node, topics, scene):
+                await node.order(command)
+        clients = [Client(node, scene.batch, topics)]
+        if scene.of > 1:  # a topic's bundles lie together, or there would be nothing to free
+            clients = [Client(node, scene.batch, [topic]) for topic in topics]
+        total = entries * scene.of // max(1, scene.of - 1)
+        for number in range(total // (scene.batch * BLOCK)):
+            await clients[number % len(clients)].block()
+        end = node.row.store.segments()[-1].number
+        async with watched() as limit:
+            await _go_on(node)
+        async with watched() as steps:
+            if scene.topics > 100:
+                await trio.sleep(AGE_SECONDS + 1)
+            else:
+                for command in _pruning(node, pruned, scene):
+                    await node.order(command)
+            with trio.fail_after(TIDY_SECONDS):
+                while not _is_tidy(node, end):
+                    await _go_on(node)
+        for name in pruned:
+            topic = node.state.topic(name)
+            assert topic is not None
+            partition = node.state.partition(topic.id, 0)
+            assert partition.first > partition.last * 0.9, f"{name} was not pruned"
+    return steps, limit
+
+
+def _is_tidy(node: Keeper, end: int) -> bool:
+    """Segments before `end` are gone or rewritten."""
+    return all(each.number >= end or each.rewritten for each in node.row.store.segments())
+
+
+async def _go_on(node: Keeper) -> None:
+    """More entries, enough for a snapshot."""
+    client, written = Client(node, 100, ["new"]), 0
+    while written < SEGMENT_BYTES:
+        await client.block()
+        written += BLOCK * 100 * 100
+        await trio.sleep(0.2)
+
+
+def _pruning(node: Keeper, topics: Sequence[str], scene: Scene) -> Iterator[Command]:
+    pid = node.fresh_pid()
+    for seq, name in enumerate(topics, 1):
+        turn = makers.Turn(pid, seq, done=seq - 1, time=node.wall_us())
+        topic = node.state.topic(name)
+        if topic is None:
+            yield makers.create(turn, name, scene.policy)
+        elif scene.policy:
+            yield makers.configure(turn, name, scene.policy)
+        else:
+            yield makers.prune(turn, name, node.state.partition(topic.id, 0).last)
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[Steps]:
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    try:
+        yield steps
+    finally:
+        trio.lowlevel.remove_instrument(steps)
