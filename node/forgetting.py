@@ -1,6 +1,6 @@
 """Forgetting: which segments may go, and how they go, so that a crash leaves no doubt.
 
-The node says what is dead; here is the veto (N6).  A segment goes, or loses its dead bodies, only if
+The node says what is dead; here is the veto (N6).  A segment goes, or loses what is dead, only if
 
 - it is sealed, durable and indexed,
 - its *reach*, the highest position whose record or body lies in it, is below the older snapshot,
@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 
 from . import cbor
-from .env import Disk
+from .env import Disk, File
 from .errors import Corrupt, Full, Refused
 from .places import segment_of
 from .records import RecordKind, size_of
 from .segments import ASIDE, Segment, index_file, segment_file
 from .shelf import Shelf
-from .sparse import copy_live
+from .sparse import Rewriting
 from .writing import Writer
+
+WORTH_FREEING = 0.5  # of what a segment has on the disk: else it is copied for too little
 
 
 class Forgetting:
@@ -79,53 +82,64 @@ class Forgetting:
             raise self._writer.fail("dropping a segment", error) from error
         return going
 
-    async def rewrite(self, number: int, live: Collection[int]) -> int:
-        """Leaves out the bodies whose places are not in `live`; returns their bytes; 0: no space.
+    async def rewrite(self, number: int, live: AbstractSet[int]) -> int:
+        """Leaves out what is dead if of its bodies those at the places `live` are not.
+
+        Returns how many bytes of the disk that gave back.  0: it would have been less than half of
+        what the segment has, and nothing was changed.
 
         Raises:
             Refused: it may not go.
+            Full: there is no space for the copy.
             Corrupt: it is damaged, and left as it is.
             DiskFailed.
         """
-        if number not in self.may_go():
-            text = f"{segment_file(number)} stays as it is: an item of it may be wanted whole"
-            raise Refused(text)
-        segment, name = self._shelf.get(number), segment_file(number)
+        self._check_may_go(number)
+        segment, handle = self._shelf.get(number), await self._shelf.files.acquire(number)
         try:
-            left_out = await self._copy(segment, name + ASIDE, live)
+            items = frozenset(await self._shelf.places(segment))
+            rewriting = Rewriting(segment, live, items)
+            await rewriting.look(handle.file)
+            if rewriting.freed < WORTH_FREEING * rewriting.allocated:
+                return 0
+            self._check_may_go(number)  # its index may have turned out to be damaged
+            await self._replace(segment, handle.file, rewriting)
+        finally:
+            self._shelf.files.release(handle)
+        segment.rewritten = True
+        self._shelf.files.forget(number)
+        return rewriting.freed
+
+    async def _replace(self, segment: Segment, old: File, rewriting: Rewriting) -> None:
+        name = segment_file(segment.number)
+        try:
+            new = await self._disk.open(name + ASIDE, create=True)
+            try:
+                new.truncate(0)
+                await rewriting.copy(old, new)
+                await new.sync()
+            finally:
+                new.close()
             await self._raise_floor([segment])
-            # The index says so first: a body that is missing is then known to have been left out.
-            if not await self._shelf.index_rewritten(segment):
+            # The index says so first: what is missing is then known to have been left out.
+            if not await self._shelf.index_rewritten(segment, rewriting.mark):
                 raise self._writer.full()
             await self._disk.rename(name + ASIDE, name)
             await self._disk.sync_names()
-        except (Full, Corrupt) as error:
+        except (Full, Corrupt):
             await self._disk.unlink(name + ASIDE)
-            if isinstance(error, Full):
-                return 0
             raise
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise self._writer.fail("rewriting a segment", error) from error
-            await self._disk.unlink(name + ASIDE)
-            return 0
-        segment.rewritten = True
-        self._shelf.files.forget(number)
-        return left_out
+            if await self._disk.exists(name + ASIDE):
+                await self._disk.unlink(name + ASIDE)
+            raise self._writer.full() from error
 
-    async def _copy(self, segment: Segment, name: str, live: Collection[int]) -> int:
-        handle = await self._shelf.files.acquire(segment.number)
-        try:
-            new = await self._disk.open(name, create=True)
-            try:
-                new.truncate(0)
-                left_out = await copy_live(handle.file, new, segment, live)
-                await new.sync()
-            finally:
-                new.close()
-        finally:
-            self._shelf.files.release(handle)
-        return left_out
+    def _check_may_go(self, number: int) -> None:
+        if number not in self.may_go():
+            text = f"{segment_file(number)} stays as it is: an item of it may be wanted whole"
+            raise Refused(text)
 
     async def _raise_floor(self, going: list[Segment]) -> None:
         """Durably."""

@@ -13,6 +13,7 @@ The heads are CBOR arrays (records.py says how they lie in files):
     SETTLED   view, origin, s
     MARK      nothing
     FLOOR     position
+    GAP       first and last position in it, digests before and after them, heard, ordered
 
 The body of a BUNDLE: the heads block (`u16 length | head` for each command), then the body of each
 command, each padded to 8.  The *item crc* covers what names and stamps the bundle, and the heads
@@ -125,6 +126,38 @@ class BaseForm(NamedTuple):
         if not _are_counts(position) or type(digest) is not bytes or type(view) is not bytes:
             raise cbor.malformed("a base", found)
         return cls(position, digest, view)
+
+
+class GapForm(NamedTuple):
+    """What a scan has to know of the records that a GAP stands for."""
+
+    first: int  # positions whose ITEM records were there, first to last; first = last + 1: none
+    last: int
+    before: bytes  # the digest of the row before `first`
+    digest: bytes  # and that at `last`
+    heard: dict[int, int]  # origin -> s of its last bundle among them
+    ordered: tuple[int, ...]  # places of bundles outside, which items among them placed
+
+    def encode(self) -> bytes:
+        first, last, before, digest, heard, ordered = self
+        return cbor.dumps(
+            [first, last, before, digest, [[o, s] for o, s in heard.items()], list(ordered)]
+        )
+
+    @classmethod
+    def decode(cls, head: bytes) -> GapForm:
+        first, last, before, digest, heard, ordered = found = fields(head, 6, "a gap")
+        try:
+            form = cls(first, last, before, digest, dict(heard), tuple(ordered))
+        except (TypeError, ValueError) as error:
+            raise cbor.malformed("a gap", found) from error
+        if (
+            not _are_counts(first, last, *form.heard, *form.heard.values(), *form.ordered)
+            or not 0 < first <= last + 1
+            or not all(type(each) is bytes and len(each) == DIGEST_BYTES for each in form[2:4])
+        ):
+            raise cbor.malformed("a gap", found)
+        return form
 
 
 def fields(head: Buffer, least: int, what: str) -> list[Any]:

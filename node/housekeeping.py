@@ -137,6 +137,8 @@ class Housekeeping:
             await self._store.rewrite(segment, live)
         except Full:
             return  # the next look may find space
+        except Full:
+            return  # the next look may find space
         except (Corrupt, Refused):
             pass  # it stays as it is, and readers and the scrub say what is wrong with it
         numbers.usage.rewritten(segment)

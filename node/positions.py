@@ -32,6 +32,8 @@ from .records import padded, padding
 MAGIC: Final = b"duckrow."
 VERSION: Final = 1
 LOST: Final = 0  # the place of an item that damage took; segments count from 1, so it is free
+# Set in the place of an item that a rewrite left out; the place is then that of the GAP record.
+LEFT_OUT: Final = 1
 HEAD_BYTES_MAX: Final = 1 << 20
 _FIELDS: Final = 11
 _START: Final = struct.Struct("<8sII")

@@ -43,15 +43,17 @@ class RecordKind(enum.IntEnum):
     SETTLED = 9  # an own bundle needs no staging any more (N3); the bridge's
     MARK = 10  # nothing but its `durable`, written after a sync when nothing else follows
     FLOOR = 11  # every item from a position on is whole; written before something older goes
+    GAP = 12  # stands for records that nobody needs any more; its body is a hole up to the next one
 
 
 PREFIX: Final = struct.Struct("<IIHBBIQ")
 PREFIX_BYTES: Final = PREFIX.size
-FLAG_REWRITTEN: Final = 1  # of SEGMENT: dead bodies of this file were left out
+FLAG_REWRITTEN: Final = 1  # of SEGMENT: what was dead in this file was left out
 REACH_MAX: Final = PREFIX_BYTES + HEAD_BYTES_MAX + 1  # of what `crc` covers
 _CHECKED: Final = struct.Struct("<IHBBIQ")
 _SALT: Final = struct.Struct("<16sQ")
 _LAST_KIND: Final = max(RecordKind)
+_GAP: Final = int(RecordKind.GAP)
 _FLAGS_MAX: Final = FLAG_REWRITTEN
 # Kind and flags, ten bytes into a record; the flags are only looked at, they may be a kind too.
 _KIND_AT: Final = 10
@@ -132,7 +134,8 @@ def decode(window: Buffer, base: int, offset: int, seed: int | None) -> Record |
     if (
         not 1 <= kind <= _LAST_KIND
         or flags > _FLAGS_MAX
-        or not 0 <= body_length <= FRAME_BYTES_MAX
+        or body_length < 0
+        or (body_length > FRAME_BYTES_MAX and kind != _GAP)
         or body_at > len(window)
         or (seed is not None and crc32c(window[at + 4 : body_at], seed ^ offset) != crc)
     ):

@@ -23,7 +23,9 @@ and carries out what is decided here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import attrs
@@ -36,6 +38,7 @@ from .forms import (
     IDENTITY,
     BaseForm,
     BundleForm,
+    GapForm,
     ItemForm,
     Start,
     bodies,
@@ -45,7 +48,7 @@ from .forms import (
 )
 from .glide import Glide
 from .places import offset_of, place, segment_of
-from .positions import LOST, Column
+from .positions import LEFT_OUT, LOST, Column
 from .records import (
     PREFIX_BYTES,
     REACH_MAX,
@@ -62,6 +65,7 @@ from .segments import segment_file
 # A bundle of one command and its item are at least this long: in less, no item can have been lost.
 ITEM_LOSS_MIN: Final = size_of(14, 40) + size_of(28, 0)
 EVERYTHING: Final = 1 << 62  # also as an address: all there is was durable
+_offset_of: Final = itemgetter(Record._fields.index("offset"))
 
 
 class Hole(NamedTuple):
@@ -117,6 +121,7 @@ class Recovery:
     exposed: bool = attrs.field(default=False, init=False)
     _gaps: list[_Gap] = attrs.field(factory=list, init=False)
     _spoilt: dict[int, Damage] = attrs.field(factory=dict, init=False)  # bundles, by place
+    _left_out: list[Record] = attrs.field(factory=list, init=False)  # GAP records of the segment
     _lost_end: Damage | None = attrs.field(default=None, init=False)  # nobody knows what was there
     _start_count: int = attrs.field(default=0, init=False)  # of the last good record
     _claimed: int = attrs.field(default=0, init=False)  # by the last good record
@@ -145,6 +150,7 @@ class Recovery:
         window_bytes = max(window_bytes, REACH_MAX)
         self.column = Column(self.chronicle.position + 1) if column is None else column
         self.torn = self.rewritten = False
+        self._left_out.clear()
         window, base = b"", offset
         while offset < size:
             offset = self._glide(window, base, offset, durable, segment, seed)
@@ -156,8 +162,9 @@ class Recovery:
                 base = offset
                 record = decode(window, base, offset, seed)
             if record is not None and record.end > base + len(window):
-                # Below `durable` a bundle's heads are enough.
-                end = record.end if offset >= durable else _heads_end(record)
+                # Below `durable` a bundle's heads are enough, and of a gap there is nothing to see.
+                fragile = offset >= durable and record.kind == RecordKind.BUNDLE
+                end = record.end if fragile else _heads_end(record)
                 if base + len(window) < end <= size:
                     window = yield offset, max(window_bytes, end - offset)
                     base = offset
@@ -273,6 +280,8 @@ class Recovery:
                 return self._on_bundle(record, segment, window, base, fragile)
             if kind == RecordKind.ITEM:
                 return self._on_item(ItemForm.decode(record.head), segment, size)
+            if kind == RecordKind.GAP:
+                return self._on_gap(GapForm.decode(record.head), record, segment, size)
             return self._on_other(kind, record, segment)
         except Corrupt:
             return False
@@ -303,12 +312,7 @@ class Recovery:
         position, where, crc, digest = item
         chronicle = self.chronicle
         if not self.anchored:
-            # The beginning of the row is lost with the copies: it begins here.
-            chronicle.position, self.anchored, self.exposed = position - 1, True, True
-            chronicle.floor = self.column.first = position
-            for gap in self._gaps:
-                self._tell(gap, "records of unknown kind")
-            self._gaps.clear()
+            self._anchor(position)
         elif position != chronicle.position + 1 or self._gaps:
             if not 0 <= position - 1 - chronicle.position <= size // PREFIX_BYTES:
                 return False
@@ -317,6 +321,10 @@ class Recovery:
             self._lose(position, position, segment, where, "the digest of the row does not fit")
         content = chronicle.waiting.get(where)
         spoilt = self._spoilt.pop(where, None)
+        if (hidden := self._gap_over(where, segment)) is not None:
+            self.column.add(place(segment, hidden.offset) | LEFT_OUT, segment)
+            chronicle.ordered(position, where, crc, digest)
+            return True
         if spoilt is not None:
             self._hole(position, position, spoilt)
         elif (content is None and segment_of(where) == segment) or (content and content.crc != crc):
@@ -325,6 +333,46 @@ class Recovery:
         chronicle.ordered(position, where, crc, digest)
         self.column.add(where, segment)
         return True
+
+    def _on_gap(self, gap: GapForm, record: Record, segment: int, size: int) -> bool:
+        """Everything it stands for lies below the floor, so nobody asks for more than this."""
+        chronicle = self.chronicle
+        if not self.anchored:
+            self._anchor(gap.first)
+        elif gap.first != chronicle.position + 1 or self._gaps:
+            if not 0 <= gap.first - 1 - chronicle.position <= size // PREFIX_BYTES:
+                return False
+            self._settle(gap.first - 1, segment, digest=gap.before)
+        elif chronicle.digest != gap.before:
+            position = chronicle.position
+            self._lose(position, position, segment, place(segment, 0), "the digest of the row")
+        for where in gap.ordered:
+            chronicle.waiting.pop(where, None)
+            if (spoilt := self._spoilt.pop(where, None)) is not None:
+                self.damages.append(spoilt)
+        chronicle.position, chronicle.digest = gap.last, gap.digest
+        chronicle.heard.update(gap.heard)
+        mark = place(segment, record.offset) | LEFT_OUT
+        self.column.places.extend([mark] * (gap.last + 1 - gap.first))
+        self._left_out.append(record)
+        return True
+
+    def _gap_over(self, where: int, segment: int) -> Record | None:
+        """The GAP record that took the place of the bundle there."""
+        if not self._left_out or segment_of(where) != segment:
+            return None
+        index = bisect_right(self._left_out, offset_of(where), key=_offset_of) - 1
+        found = self._left_out[index] if index >= 0 else None
+        return found if found is not None and offset_of(where) < found.end else None
+
+    def _anchor(self, position: int) -> None:
+        """The beginning of the row is lost with the copies: it begins here."""
+        chronicle = self.chronicle
+        chronicle.position, self.anchored, self.exposed = position - 1, True, True
+        chronicle.floor = self.column.first = position
+        for gap in self._gaps:
+            self._tell(gap, "records of unknown kind")
+        self._gaps.clear()
 
     def _on_other(self, kind: int, record: Record, segment: int) -> bool:
         chronicle, head = self.chronicle, record.head
@@ -484,6 +532,8 @@ def offset_in(segment: int, address: int) -> int:
 
 
 def _heads_end(record: Record) -> int:
+    if record.kind != RecordKind.BUNDLE:
+        return record.body_offset
     try:
         return min(record.end, record.body_offset + BundleForm.decode(record.head).heads_length)
     except Corrupt:

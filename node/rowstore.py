@@ -12,6 +12,7 @@ It does not order anything: whoever appends says what the next item is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import attrs
@@ -226,7 +227,7 @@ class RowStore:
         """The record of the bundle or mark at a position.
 
         Raises:
-            NotFound: it was dropped, or is still to come.
+            NotFound: it was dropped, or left out, or is still to come.
             Corrupt: damage took it.
         """
         return await self._shelf.place_of(position)
@@ -393,13 +394,16 @@ class RowStore:
         """
         return await self._forgetting.drop(numbers)
 
-    async def rewrite(self, segment: int, live: Collection[int]) -> int:
-        """Leaves the bodies out whose places are not in `live`; returns their bytes; 0: no space.
+    async def rewrite(self, segment: int, live: AbstractSet[int]) -> int:
+        """Leaves out what is dead if of the bodies those at the places `live` are not (sparse.py).
 
-        Every record stays at its offset.  `floor` passes the segment's reach.
+        Returns how many bytes of the disk that gave back; what stays keeps its offset, and `floor`
+        passes the segment's reach.  0: it would have been less than half of what the segment has
+        there, and nothing was changed.
 
         Raises:
             Refused: the segment is open, or an item of it may still be wanted whole.
+            Full: there is no space for the copy.
             Corrupt: it is damaged, and left as it is.
             DiskFailed: the process has to end.
         """

@@ -18,9 +18,9 @@ from .chronicle import Opening
 from .commands import decode_head
 from .damage import Damage
 from .errors import Corrupt, LimitExceeded
-from .forms import BundleForm, ItemForm, bodies, chain, item_crc, split_heads
+from .forms import BundleForm, GapForm, ItemForm, bodies, chain, item_crc, split_heads
 from .opening import feed
-from .places import place
+from .places import place, record_of
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .search import next_record
 from .segments import Segment, index_file, segment_file
@@ -58,7 +58,7 @@ def touched(segment: Segment, places: Sequence[int], damage: Damage) -> tuple[in
     end = place(segment.number, damage.offset + damage.length + 7 & ~7)
     positions = [
         segment.first + index
-        for index, (where, following) in enumerate(pairwise([*places, end]))
+        for index, (where, following) in enumerate(pairwise([*map(record_of, places), end]))
         if where < end and following > start
     ]
     return (positions[0], positions[-1]) if positions else (0, 0)
@@ -81,12 +81,12 @@ class Scrubbing:
         size = max(self.window_bytes, REACH_MAX)
         while offset < self.end:
             record = decode(window, base, offset, segment.seed)
-            if record is None or record.end > base + len(window):
-                length = size if record is None else max(size, record.end - offset)
+            if record is None or _needed(record) > base + len(window):
+                length = size if record is None else max(size, _needed(record) - offset)
                 window = yield offset, length
                 base = offset
                 record = decode(window, base, offset, segment.seed)
-            if record is None or record.end > base + len(window):
+            if record is None or _needed(record) > base + len(window):
                 found, window, base = yield from next_record(
                     segment.seed, self.end, offset + 8, self.window_bytes, 0
                 )
@@ -107,6 +107,8 @@ class Scrubbing:
                 self._check_bundle(record, window, base)
             elif record.kind == RecordKind.ITEM:
                 self._check_item(record)
+            elif record.kind == RecordKind.GAP:
+                self._check_gap(record)
             elif record.body_length:
                 self._tell(record.offset, record.end - record.offset, "a body that should not be")
         except (Corrupt, LimitExceeded) as error:
@@ -145,6 +147,12 @@ class Scrubbing:
             self._tell(record.offset, PREFIX_BYTES, f"what came before position {item.position}")
         self._position, self._digest = item.position, item.digest
 
+    def _check_gap(self, record: Record) -> None:
+        gap = GapForm.decode(record.head)
+        if self._digest and (gap.first != self._position + 1 or gap.before != self._digest):
+            self._tell(record.offset, PREFIX_BYTES, f"what came before position {gap.first}")
+        self._position, self._digest = gap.last, gap.digest
+
     def _tell(
         self,
         offset: int,
@@ -156,3 +164,8 @@ class Scrubbing:
     ) -> None:
         file = segment_file(self.segment.number)
         self.damages.append(Damage(file, offset, length, what, topics=topics, mended=mended))
+
+
+def _needed(record: Record) -> int:
+    """Where what has to be read of it ends: a gap's body is a hole."""
+    return record.body_offset if record.kind == RecordKind.GAP else record.end

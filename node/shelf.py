@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from .chronicle import Chronicle
 from .env import Disk
 from .errors import Corrupt, DiskFailed, NotFound
 from .opening import feed, read_index_head, read_places
-from .positions import LOST, Column, encode_index
+from .places import segment_of
+from .positions import LEFT_OUT, LOST, Column, encode_index
 from .recovery import EVERYTHING, Recovery
 from .segments import ASIDE, OpenFiles, Segment, index_file, segment_file
 
@@ -65,9 +66,19 @@ class Shelf:
     async def place_of(self, position: int) -> int:
         """
         Raises:
-            NotFound: it was dropped, or is still to come.
+            NotFound: it was dropped, or left out of a rewritten segment, or is still to come.
             Corrupt: damage took it.
         """
+        place = await self.entry_of(position)
+        if place & LEFT_OUT:
+            raise NotFound(
+                f"position {position} was left out when {segment_file(segment_of(place))} was "
+                f"rewritten; every item from {self.chronicle.floor} on is there"
+            )
+        return place
+
+    async def entry_of(self, position: int) -> int:
+        """As `place_of`, but what a rewrite left out has the place of its GAP record, LEFT_OUT set."""
         index = bisect_right(self._firsts, position) - 1
         while index > 0 and not self._holds(index, position):
             index -= 1  # segments without items begin where the next one begins
@@ -150,15 +161,24 @@ class Shelf:
             return False
         return True
 
-    async def index_rewritten(self, segment: Segment) -> bool:
-        """Its index file says from now on that the segment was rewritten.  False: the disk is full."""
+    async def index_rewritten(
+        self, segment: Segment, left_out: Callable[[array[int], int], Awaitable[None]]
+    ) -> bool:
+        """Its index file says from now on that the segment was rewritten.  False: the disk is full.
+
+        `left_out` marks the items that are no longer there, of places that begin with a position.
+        """
         head = await read_index_head(self.disk, segment.number)
         if head is None:
             column, chronicle = await self.read_again(segment)
         else:
             places = array("Q", await self.places(segment))
             column, chronicle = Column(head.first, places, head.reaches), head.chronicle
-        return await self.write_index(segment, column, chronicle, sealed=True, rewritten=True)
+        await left_out(column.places, column.first)
+        if not await self.write_index(segment, column, chronicle, sealed=True, rewritten=True):
+            return False
+        self._mapped.pop(segment.number, None)
+        return True
 
     async def read_again(self, segment: Segment) -> tuple[Column, Chronicle]:
         """The index of a sealed segment, made from its records."""

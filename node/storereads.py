@@ -16,6 +16,7 @@ from .errors import Corrupt, NotFound
 from .forms import (
     DIGEST_ZERO,
     BundleForm,
+    GapForm,
     ItemForm,
     bodies,
     chain,
@@ -24,8 +25,9 @@ from .forms import (
     split_heads,
 )
 from .limits import KIB, MIB
-from .opening import read_or_zeros
-from .places import SEGMENT_SHIFT, command_of, offset_of, record_of, segment_of
+from .opening import opening_in, read_or_zeros
+from .places import SEGMENT_SHIFT, command_of, offset_of, place, record_of, segment_of
+from .positions import LEFT_OUT
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .row import Bundle, Item, View
 from .segments import Segment, segment_file
@@ -129,7 +131,12 @@ class StoreReads:
         """From the ITEM record; it comes after the record that it places, alone right after it."""
         if not position:
             return DIGEST_ZERO
-        where = await self._shelf.place_of(position)
+        try:
+            where = await self._shelf.entry_of(position)
+        except NotFound:
+            if (digest := await self._digest_copied(position)) is None:
+                raise
+            return digest
         number, offset = segment_of(where), offset_of(where)
         while number in self._shelf:
             segment = self._shelf.get(number)
@@ -141,6 +148,16 @@ class StoreReads:
             if digest is not None or not follows:
                 return digest
             number, offset = number + 1, 0
+        return None
+
+    async def _digest_copied(self, position: int) -> bytes | None:
+        """From the copies at the beginning of the segment behind a position whose own was dropped."""
+        for segment in self._shelf.segments:
+            if segment.first == position + 1:
+                window = await self._read(place(segment.number, 0), 0, REACH_MAX)
+                opening = opening_in(window, segment.number)
+                if opening is not None and opening.chronicle.position == position:
+                    return opening.chronicle.digest
         return None
 
     async def _whole_item(self, position: int, where: int, found: _Found) -> Item:
@@ -171,10 +188,12 @@ class StoreReads:
             if record is None and len(window) == ahead < REACH_MAX:
                 window = await self._read(place_, offset, REACH_MAX)
                 record = decode(window, base, offset, segment.seed)
+        if record is not None and record.kind == RecordKind.VIEW:
+            return _Found(record, None, record.head, window, base)
+        if record is None or record.kind != RecordKind.BUNDLE:
+            await self._check_left_out(place_)
         if record is None:
             raise await self._corrupt(place_, "its record is damaged")
-        if record.kind == RecordKind.VIEW:
-            return _Found(record, None, record.head, window, base)
         if record.kind != RecordKind.BUNDLE:
             raise await self._corrupt(place_, f"a record of kind {record.kind} lies there")
         form = BundleForm.decode(record.head)
@@ -212,12 +231,28 @@ class StoreReads:
             return body
         segment = self._shelf.get(segment_of(place_))
         if segment.rewritten and not any(body):
-            raise NotFound(
-                f"the body at {wanted.offset:,} of {segment_file(segment.number)} was pruned, and "
-                "left out when the segment was rewritten"
-            )
+            raise _left_out(place_, f"the body at {wanted.offset:,}")
+        await self._check_left_out(place_)
         what = f"the {wanted.length:,} bytes of a body at {wanted.offset:,} are damaged"
         raise await self._corrupt(place_, what)
+
+    async def _check_left_out(self, place_: int) -> None:
+        """For what cannot be read: looks for a GAP over it, beginning with the last one before it.
+
+        Raises:
+            NotFound: there is one.
+        """
+        segment = self._shelf.get(segment_of(place_))
+        if not segment.rewritten:
+            return
+        wanted, offset = record_of(place_), offset_of(place_)
+        places = await self._shelf.places(segment)
+        gap = max((p for p in places if p & LEFT_OUT and p <= wanted | LEFT_OUT), default=0)
+        if gap:
+            window = await self._read(gap, offset_of(gap), REACH_MAX)
+            record = decode(window, offset_of(gap), offset_of(gap), segment.seed)
+            if record is not None and record.kind == RecordKind.GAP and offset < record.end:
+                raise _left_out(place_, f"what lay at {offset:,}")
 
     def _remember(self, place_: int, stored: StoredHeads) -> None:
         if len(self._remembered) >= HEADS_REMEMBERED:
@@ -248,6 +283,11 @@ class StoreReads:
                 except ValueError:
                     continue
         return 0
+
+
+def _left_out(place_: int, what: str) -> NotFound:
+    file = segment_file(segment_of(place_))
+    return NotFound(f"{what} of {file} was pruned, and left out when the segment was rewritten")
 
 
 def _item(position: int, where: int, found: _Found) -> Item:
@@ -281,6 +321,12 @@ async def _find_digest(
             if item.position == position:
                 return item.digest, False
             if item.position > position:
+                return None, False
+        elif record.kind == RecordKind.GAP:
+            gap = GapForm.decode(record.head)
+            if position in (gap.first - 1, gap.last):
+                return (gap.before if position < gap.first else gap.digest), False
+            if gap.last > position:
                 return None, False
         offset = record.end
     return None, True

@@ -31,6 +31,7 @@ from duckrow.node.waiters import Waiters
 from sim.alone import Machine
 
 OPTIONS = StoreOptions(segment_bytes=8192, followable_bytes=8192)
+LARGE = StoreOptions(segment_bytes=65536, followable_bytes=65536)  # many blocks of a file system
 
 
 class Node:
@@ -41,6 +42,7 @@ class Node:
         self.state, self.numbers = State(), Numbers(store.uuid)
         self.cache, self.waiters = Cache(cached), Waiters()
         self.reader = Reader(self.state, self.numbers, self.cache, store, self.waiters)
+        self.freed = 0  # by rewriting
         self.incarnation = env.rng.getrandbits(32)
 
     async def add(self, contents: list[Bundle | View]) -> None:
@@ -75,13 +77,13 @@ class Node:
             snapshot=self.state.position,
             oldest_body=None,
             in_memory=self.numbers.in_memory,
-            followable=OPTIONS.followable_bytes,
+            followable=self.store.options.followable_bytes,
         )
         for segment in await self.store.drop(plan.drop):
             await self.folder.drop(self.numbers, segment)
         for segment in plan.rewrite:
-            live = [place for some in self.numbers.live_places(segment) for place in some]
-            assert await self.store.rewrite(segment, live)
+            live = {place for some in self.numbers.live_places(segment) for place in some}
+            self.freed += await self.store.rewrite(segment, live)
             self.numbers.usage.rewritten(segment)
         return plan
 
@@ -117,28 +119,32 @@ class Gone:
 
 
 @asynccontextmanager
-async def opened(env: Env, *, cached: int = 0) -> AsyncIterator[Node]:
-    store = await RowStore.open(await env.disk.folder("row"), env, OPTIONS)
+async def opened(
+    env: Env, *, cached: int = 0, options: StoreOptions = OPTIONS
+) -> AsyncIterator[Node]:
+    store = await RowStore.open(await env.disk.folder("row"), env, options)
     node = Node(env, store, NumberFolder(await env.disk.folder("numbers")), cached)
     yield node
     await store.close()
 
 
-def written(machine: Machine, rounds: int = 30) -> Library:
+def written(
+    machine: Machine, rounds: int = 30, size: int = 100, options: StoreOptions = OPTIONS
+) -> Library:
     """A store with entries of three topics, one of them with partitions; many small segments."""
     library = Library()
     library.create("t", partitions=3)
     for n in range(rounds):
         library.item(
             library.entries("t", 1 + n % 5, partition=n % 3, size=50),
-            library.entries("u", 2, size=100),
+            library.entries("u", 2, size=size),
             library.entries("t", 1, partition=(n + 1) % 3),
         )
         library.add("v", 10, size=20)
     contents = [item.content for item in library.items]
 
     async def write(env: Env) -> None:
-        async with opened(env) as node:
+        async with opened(env, options=options) as node:
             await node.add(contents)
             assert len(node.store.segments()) > 4
             for topic in ("t", "u", "v"):
@@ -170,10 +176,10 @@ def test_what_was_written_is_read_and_again_after_a_restart(cached: int) -> None
 
 def test_dead_segments_go_and_mostly_dead_ones_are_rewritten_and_readers_do_not_notice() -> None:
     machine = Machine()
-    library = written(machine, rounds=60)
+    library = written(machine, rounds=60, size=8_000, options=LARGE)
 
     async def tidy(env: Env) -> None:
-        async with opened(env) as node:
+        async with opened(env, options=LARGE) as node:
             await node.replay()
             while node.numbers.waiting() is not None:
                 assert await node.folder.write(node.numbers)
@@ -188,9 +194,12 @@ def test_dead_segments_go_and_mostly_dead_ones_are_rewritten_and_readers_do_not_
             for topic in ("u", "v"):
                 await prune(topic, 0.8)
             await node.add(done)
+            used = machine.media.used
             plan = await node.tidy()
             assert plan.rewrite
             assert not plan.drop
+            assert node.freed > sum(each.bytes for each in node.store.segments()) / 3
+            assert used - machine.media.used == node.freed
             assert (await node.tidy()).rewrite == ()
             for topic in ("t", "u", "v"):
                 assert await node.all(topic) == library.there(topic)

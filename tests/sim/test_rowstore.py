@@ -11,15 +11,14 @@ import trio
 
 from duckrow.node.commands import Command
 from duckrow.node.env import Env
-from duckrow.node.errors import Corrupt, NotFound, Refused
+from duckrow.node.errors import Corrupt, NotFound
 from duckrow.node.forms import DIGEST_ZERO, chain
 from duckrow.node.lonerow import LoneRow
-from duckrow.node.places import place, segment_of
+from duckrow.node.places import place
 from duckrow.node.row import Bundle, Item
 from duckrow.node.rowstore import RowStore
 from duckrow.node.storeoptions import MEMORY, WRITE, StoreOptions
 from sim.alone import Machine
-from sim.pages import BLOCK
 from sim.storekit import Story, command, number_of, small
 
 T = TypeVar("T")
@@ -349,6 +348,12 @@ def test_the_floor_survives_a_restart_whatever_went() -> None:
         with pytest.raises(NotFound):
             await row.store.place_of(row.store.floor - 1)
         assert (await row.store.read_items(row.store.floor, 1))[0].position == row.store.floor
+        # Who has everything before it can compare digests.
+        before = await row.store.digest_of(row.store.floor - 1)
+        (item,) = await row.store.read_items(row.store.floor, 1)
+        assert chain(before, item.position, item.crc) == await row.store.digest_of(item.position)
+        with pytest.raises(NotFound):
+            await row.store.digest_of(row.store.floor - 2)
         # What is older than the floor can still be read, where it is there.
         assert (await row.store.read_items(1, 1))[0].position == 1
         return row.store.floor
@@ -395,97 +400,6 @@ def test_views_and_starts_are_known_when_the_segments_that_said_them_are_gone() 
 
     known = run(machine, drop)
     assert machine.run(look) == known
-
-
-def test_a_rewritten_segment_keeps_every_offset_and_its_heads() -> None:
-    machine = Machine(1)
-
-    async def rewrite(row: LoneRow, story: Story) -> None:
-        items = await story.produce(row, 100, 4 * BLOCK, 200, 4 * BLOCK)
-        items += await fill(row, story)
-        row.release(row.store.position, row.store.position)
-        first = items[0]
-        used = machine.media.used
-        size = row.store.segments()[1].bytes
-        freed = await row.store.rewrite(2, {first.place, first.place + 3})
-        assert freed > 4 * BLOCK
-        assert machine.media.used <= used - 3 * BLOCK
-        segment = row.store.segments()[1]
-        assert (segment.number, segment.bytes, segment.rewritten) == (2, size, True)
-        assert row.store.floor > first.position
-        await check(row, first)
-
-    async def check(row: LoneRow, first: Item) -> None:
-        assert segment_of(first.place) == 2
-        assert isinstance(first.content, Bundle)
-        heads = await row.store.read_heads(first.place)
-        assert heads.bundle.commands == tuple(Command(head) for head, _ in first.content.commands)
-        for index in (0, 3):
-            body = first.content.commands[index].body
-            assert await row.store.read_body(first.place + index) == body
-        for index in (1, 2):
-            with pytest.raises(NotFound, match="left out when the segment was rewritten"):
-                await row.store.read_body(first.place + index)
-        assert await row.store.scrub() == []
-
-    async def look(row: LoneRow, story: Story) -> None:
-        assert row.store.recovered.damages == ()
-        segment = row.store.segments()[1]
-        assert segment.rewritten
-        assert row.store.floor > segment.last
-        item = (await row.store.read_items(2, 1))[0]
-        assert isinstance(item.content, Bundle)
-        commands = [
-            command(number, size)
-            for number, size in zip(range(1, 5), (100, 4 * BLOCK, 200, 4 * BLOCK), strict=True)
-        ]
-        await check(row, item._replace(content=item.content._replace(commands=tuple(commands))))
-
-    options = small(segment_bytes=4096)
-    run(machine, rewrite, options)
-    run(machine, look, options)
-    machine.media.power_loss()
-    run(machine, look, options, orderly=True)
-
-
-def test_a_segment_that_is_still_needed_is_not_rewritten() -> None:
-    async def work(row: LoneRow, story: Story) -> None:
-        await fill(row, story)
-        for number in (1, 5):
-            with pytest.raises(Refused, match="may be wanted whole"):
-                await row.store.rewrite(number, ())
-
-    run(Machine(1), work)
-
-
-def test_a_damaged_segment_is_not_rewritten() -> None:
-    machine = Machine(1)
-
-    async def work(row: LoneRow, story: Story) -> None:
-        items = await fill(row, story)
-        row.release(99, 99)
-        machine.media.flip("row/00000002.seg", 600)
-        before = machine.media.content("row/00000002.seg")
-        with pytest.raises(Corrupt, match=r"00000002\.seg is damaged"):
-            await row.store.rewrite(2, {item.place for item in items})
-        assert machine.media.content("row/00000002.seg") == before
-        assert "row/00000002.seg.new" not in machine.media.paths()
-
-    run(machine, work)
-
-
-def test_a_rewrite_that_finds_no_space_changes_nothing() -> None:
-    machine = Machine(1)
-
-    async def work(row: LoneRow, story: Story) -> None:
-        items = await fill(row, story)
-        row.release(99, 99)
-        machine.media.capacity = machine.media.used
-        assert await row.store.rewrite(2, {item.place for item in items}) == 0
-        assert not row.store.segments()[1].rewritten
-        assert "row/00000002.seg.new" not in machine.media.paths()
-
-    run(machine, work)
 
 
 def test_a_scrub_finds_what_nobody_reads() -> None:
