@@ -135,11 +135,9 @@ class Housekeeping:
                 live.update(places)
                 await trio.lowlevel.checkpoint()
             await self._store.rewrite(segment, live)
-        except Full:
-            return  # the next look may find space
-        except Full:
-            return  # the next look may find space
-        except (Corrupt, Refused):
+        except (Full, Refused):
+            return  # not now; the next look may find space, or nothing that holds it back
+        except Corrupt:
             pass  # it stays as it is, and readers and the scrub say what is wrong with it
         numbers.usage.rewritten(segment)
 
