@@ -67,6 +67,15 @@ def test_a_link_leads_to_a_file(page: Path) -> None:
     assert broken == []
 
 
+def test_the_index_leads_to_every_page() -> None:
+    docs = ROOT / "docs"
+    linked = re.findall(r"\]\(([^)#]+)", (docs / "README.md").read_text())
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"}
+    decisions = {page for page in pages if page.startswith("decisions/0")}  # by their own index
+
+    assert pages - decisions - set(linked) == set()
+
+
 def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
