@@ -285,7 +285,7 @@ def test_s0_23_a_pruning_pass_costs_what_it_prunes_not_what_there_is() -> None:
         return calls
 
     assert cost(5_000, 0, 1) <= cost(50, 0, 1) + 20
-    assert cost(50, 2_000, 1) == cost(50, 0, 1)
+    assert cost(50, 2_000, 1) <= cost(50, 0, 1) + 20
 
 
 def test_s0_23_old_entries_go_by_themselves_and_the_node_sleeps_in_between() -> None:
