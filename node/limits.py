@@ -62,5 +62,5 @@ WRITERS_MAX = 10_000  # of stages, whose last commit is remembered: as many stre
 RUNS_MAX = 2_048  # of a partition: pruning by age or bytes is exact to about a 500th of it
 RUNS_TOTAL = 2_000_000  # of all partitions: 64 MB, however many partitions there are
 RUNS_MIN = 64  # of a partition, even if there are very many
-PRUNED_TOPICS_PER_ITEM = 1_000  # and as many stages: an item must not stop the node for long
+PRUNED_TOPICS_PER_ITEM = 250  # and as many stages: others wait two milliseconds for them
 ENTRY_FUTURE_US_MAX = 30_000_000  # an entry's time is at most this far past the row's time

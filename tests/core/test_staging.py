@@ -217,11 +217,11 @@ def test_a_shorter_expiry_holds_at_once() -> None:
 
 def test_very_many_stages_expire_item_by_item_but_none_is_committed_late() -> None:
     row = Row(stage_expiry=SECOND)
-    row.item(*(staging(row, task=n) for n in range(2_500)))
+    row.item(*(staging(row, task=n) for n in range(700)))
     at = row.state.position
     row.tick(5)
-    assert len(row.state.stages) == 1_500
-    result = commit(row, [(at, 2_400)])
+    assert len(row.state.stages) == 450
+    result = commit(row, [(at, 690)])
     assert result.reason == Reason.STAGE_GONE
     row.tick()
     assert len(row.state.stages) == 0
