@@ -72,7 +72,8 @@ async def _recovered(
     store = row.store
     files = await folder.load(store.uuid, store.position, store.formers)
     best: tuple[State, Numbers, frozenset[int]] | None = None
-    for snapshot in await _beginnings(row, snapshots):
+    beginnings = await _beginnings(row, snapshots)
+    for snapshot in beginnings:
         state, chunks = State(), []
         if snapshot is not None:
             try:
@@ -97,6 +98,7 @@ async def _recovered(
     row.follow(state.position)
     keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us)
     housekeeping = Housekeeping(keeper, snapshots, folder, options, lost)
+    housekeeping.resume([each.identity.position for each in beginnings if each is not None])
     await keeper.catch_up()
     numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))
     there = {segment.number for segment in store.segments()}

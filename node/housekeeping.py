@@ -57,7 +57,14 @@ class Housekeeping:
         self._items = self._commands = self._bytes = 0  # since the last snapshot
         self._place = 0  # of the last item that was counted
         self._released = 0  # position of the older snapshot
+        self._held = False  # a body that waited may have kept segments
         keeper.on_progress = self._count
+
+    def resume(self, snapshots: Collection[int]) -> None:
+        """The positions of those that were found whole at the start."""
+        if len(snapshots) > 1:
+            self._released = min(snapshots)
+            self._work.set()
 
     async def run(self) -> None:
         """
@@ -114,6 +121,7 @@ class Housekeeping:
             return
         keeper, store, numbers = self._keeper, self._store, self._keeper.numbers
         waited = oldest_waiting(keeper.state)
+        self._held = waited is not None
         keeper.row.release(self._released, keeper.state.position if waited is None else waited)
         plan = numbers.usage.plan(
             store.segments(),
@@ -161,3 +169,10 @@ class Housekeeping:
             self._work.set()
         if self._is_due():
             self._work.set()
+        if self._is_let_go():
+            self._work.set()
+
+    def _is_let_go(self) -> bool:
+        """Nothing waits any more."""
+        state = self._keeper.state
+        return self._held and not state.waiting and not state.stages

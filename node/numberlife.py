@@ -24,6 +24,9 @@ from .places import segment_of
 from .upkeep import Usage
 
 PLACES_AT_ONCE: Final = 512  # some hundred microseconds
+# What a batch takes in a segment beside its body: 80 in a large bundle, 220 in one of its own.  So a
+# segment full of small batches does not look dead; if it is, that shows a little later.
+BATCH_BYTES: Final = 128
 _ENDLESS: Final = 1 << 62
 
 
@@ -53,7 +56,8 @@ class Life:
             of_key.append(first)
             of_key.append(lead)
             lead += 1
-        self.usage.hold(segment, sum(file.sizes.tolist()), holders=len(file.keys))
+        size = sum(file.sizes.tolist()) + BATCH_BYTES * file.rows
+        self.usage.hold(segment, size, holders=len(file.keys))
         for stray in file.strays:
             self._hold(stray, -1)
         return new
@@ -64,7 +68,7 @@ class Life:
         self.leads.setdefault(key, array("Q")).extend(
             (file.firsts[index], segment << LEAD_BITS | index)
         )
-        self.usage.hold(segment, file.sizes[index])
+        self.usage.hold(segment, _size(file, index))
         if key in self._firsts:
             self._trim(key, self._firsts[key])
 
@@ -156,7 +160,7 @@ class Life:
         while gone < len(leads):
             segment, index = leads[gone + 1] >> LEAD_BITS, leads[gone + 1] & LEAD_MASK
             file = self.files[segment]
-            begin, last, size = file.firsts[index], file.lasts[index], file.sizes[index]
+            begin, last, size = file.firsts[index], file.lasts[index], _size(file, index)
             if last >= first:
                 if first > begin:
                     dead = size * (first - begin) // (last - begin + 1)
@@ -175,3 +179,9 @@ class Life:
         del stretches[:gone]
         if not stretches:
             del self._strays[key]
+
+
+def _size(file: NumberFile, index: int) -> int:
+    """Of what a partition has in a segment, about."""
+    start, stop = file.span(index)
+    return file.sizes[index] + BATCH_BYTES * (stop - start)

@@ -4,7 +4,7 @@ Nobody ever looks through all rows to find out.  For each segment there are two 
 
     holders   (partition, segment) pairs of which something is alive: an entry for each partition
               that the segment numbered, and one for each stretch of strays that it holds bodies of
-    live      bytes of live bodies in it
+    live      bytes of live batches in it, about
 
 A partition is pruned from its oldest entries on, so all that a prune has to look at is the oldest
 pair of that partition: dead or not.  Each pair dies once.  So the work is a few steps a prune, and
@@ -12,7 +12,8 @@ one more for each pair, that is, for each partition of a segment, not for each b
 pair of a partition is partly dead most of the time; its bytes are taken to be spread evenly.
 
 A segment with no holders is dead.  Whether it may go depends on more: on snapshots, on bodies that
-wait, and on how much of the row must stay for followers (rule N6).  The store has the last word.
+wait, and on how much of the row must stay for followers (rule N6).  The store has the last word; also
+on whether a rewrite is worth it: what is dead may lie in pieces too small for the file system.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Usage:
     def __init__(self) -> None:
         self._holders: dict[int, int] = {}
         self._live: dict[int, int] = {}
-        self._worth: dict[int, int] = {}  # live bytes when it was last rewritten
+        self._worth: dict[int, int] = {}  # live bytes when a rewrite was last thought of
 
     def hold(self, segment: int, size: int, *, holders: int = 1) -> None:
         """Something in it is alive, of `size` bytes."""
@@ -93,11 +94,11 @@ class Usage:
         return self._holders.get(segment, 0)
 
     def live(self, segment: int) -> int:
-        """Bytes of live bodies in it, about."""
+        """Bytes of live batches in it, about."""
         return self._live.get(segment, 0)
 
     def rewritten(self, segment: int) -> None:
-        """It will not be worth it again before it has lost as much once more."""
+        """Or not, since too little would have become free: not again before as much has died."""
         self._worth[segment] = self.live(segment)
 
     def forget(self, segment: int) -> None:

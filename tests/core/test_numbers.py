@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 import attrs
 import pytest
@@ -14,6 +16,7 @@ from duckrow.node.effects import Appended, Deleted, Pruned
 from duckrow.node.errors import Corrupt
 from duckrow.node.numberfile import BLOCK_ROWS, NumberFile, Row
 from duckrow.node.numbergrowing import restored
+from duckrow.node.numberlife import BATCH_BYTES
 from duckrow.node.numbers import Numbers, older
 from duckrow.node.places import place, segment_of
 
@@ -142,22 +145,27 @@ def _living(row: Row | None, first: int) -> Row | None:
 
 def check_usage(numbers: Numbers, truth: Truth) -> None:
     """Exact for whole batches; the oldest pair of a partition is a guess, of one segment's bytes."""
-    places = [row.place for key in truth.rows for row in truth.live(key)]
+    places = [row.place for row in all_rows(truth)]
     for segment in range(numbers.in_memory):
         alive = sorted(p for p in places if segment_of(p) == segment)
         numbered = [
             row
-            for key in truth.rows
-            for row in truth.live(key)
+            for row in all_rows(truth)
             if segment_of(truth.items[row.position - 1].place) == segment
         ]
         assert bool(numbers.usage.holders(segment)) == bool(alive or numbered)
         assert sorted(p for some in numbers.live_places(segment) for p in some) == alive
         assert numbers.usage.live(segment) >= 0
     if not truth.firsts:
+        newest = list(accumulate((segment_of(item.place) for item in truth.items), max))
+        rows = Counter(newest[row.position - 1] for row in all_rows(truth))
         for segment in range(numbers.in_memory):
             size = sum(truth.sizes[p] for p in places if segment_of(p) == segment)
-            assert numbers.usage.live(segment) == size
+            assert numbers.usage.live(segment) == size + BATCH_BYTES * rows[segment]
+
+
+def all_rows(truth: Truth) -> list[Row]:
+    return [row for key in truth.rows for row in truth.live(key)]
 
 
 class Life:
@@ -589,9 +597,9 @@ def test_a_pruned_part_of_the_oldest_segment_is_counted_as_dead() -> None:
     before = numbers.usage.live(0)
     for first in (2_501, 5_001, 9_001):
         note(numbers, truth.pruned(7, 1, first))
-        assert numbers.usage.live(0) == before - 100 * (first - 1) // 10
+        assert numbers.usage.live(0) == before - (100 + BATCH_BYTES) * (first - 1) // 10
     note(numbers, truth.pruned(7, 1, 10_001))
-    assert numbers.usage.live(0) == before - 100_000
+    assert numbers.usage.live(0) == before - 1_000 * (100 + BATCH_BYTES)
     assert numbers.usage.holders(0) == 2
 
 
