@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.segmentkit import UUID, Built, drive, read, typical
 from duckrow.node.chronicle import Chronicle
+from duckrow.node.forms import ItemForm
 from duckrow.node.places import place
 from duckrow.node.positions import LOST
 from duckrow.node.records import PREFIX_BYTES, RecordKind, padded
@@ -190,6 +191,23 @@ def test_a_bundle_that_waits_is_not_put_where_another_was_lost() -> None:
     assert [(hole.first, hole.last) for hole in recovery.holes] == [(3, 3)]
     assert recovery.column.places[2] == LOST
     assert recovery.chronicle.digest == built.chronicle.digest
+
+
+@pytest.mark.parametrize("kind", [Recovery, Slow])
+def test_an_item_that_does_not_fit_the_digest_is_told_though_its_record_is_whole(
+    kind: type[Recovery],
+) -> None:
+    built = typical((10,))
+    where, crc = built.bundle(20)
+    position = built.chronicle.position + 1
+    built.record(RecordKind.ITEM, ItemForm(position, where, crc, b"x" * 16).encode())
+    built.mark()
+
+    recovery, _ = read(built, durable=len(built.data), kind=kind)
+    recovery.finish()
+
+    assert [(hole.first, hole.last) for hole in recovery.holes] == [(3, 3)]
+    assert "digest" in recovery.damages[0].what
 
 
 def test_records_of_an_older_start_are_not_read_behind_a_newer_one() -> None:

@@ -380,6 +380,7 @@ def test_while_a_sync_is_under_way_commands_gather_into_one_bundle() -> None:
             nursery.cancel_scope.cancel()
         syncs = machine.media.counts["sync"] - before
         assert 32 * 20 / syncs >= 15
+        assert row.store.position - 1 <= syncs + 1, "what waits for the same sync is one bundle"
 
     machine = Machine(1)
     run(machine, small(segment_bytes=1 << 20), work)
@@ -448,6 +449,23 @@ def test_who_stops_waiting_loses_nothing() -> None:
 
     machine = Machine(1)
     run(machine, small(), work)
+
+
+def test_a_sync_that_was_cancelled_is_made_up_for_by_the_next() -> None:
+    async def work(row: LoneRow) -> None:
+        machine.media.sync_latency = 1.0
+        await Story(row.store.options, submitted=[[]]).produce(row, 10)
+        with trio.move_on_after(0.5) as scope:
+            await row.store.sync()
+        assert scope.cancelled_caught
+        assert row.store.durable_position < row.store.position
+        await row.store.sync()
+        assert row.store.durable_position == row.store.position
+        durable = machine.media.durable_content("row/00000001.seg")
+        assert b"<1>" in durable
+
+    machine = Machine(1)
+    run(machine, small(level=MEMORY), work)
 
 
 def test_after_the_close_nothing_is_taken() -> None:

@@ -272,6 +272,22 @@ def test_a_file_that_ends_too_early_is_damage() -> None:
     assert len(outcome.taken) == min(outcome.bad) - 1
 
 
+@pytest.mark.parametrize("position", [2, 3, 4])
+def test_a_file_that_is_shorter_than_its_index_says_is_damage_even_between_two_records(
+    position: int,
+) -> None:
+    machine, story = story_of(orderly=True)
+    offset = machine.run(partial(places, story=story))[position - 1]
+    machine, story = story_of(orderly=True)
+    machine.media.pages(SEGMENT).truncate(offset)
+
+    outcome = seen(machine, story)
+
+    assert outcome.broken is not None
+    assert outcome.taken == list(range(1, position))
+    assert outcome.bad == list(range(position, max(story.seen) + 1))
+
+
 async def places_in(env: Env, *, story: Story, number: int) -> list[int]:
     """The positions that a segment records."""
     row = await LoneRow.open(await env.disk.folder("row"), env, story.options)
