@@ -73,7 +73,7 @@ def made() -> dict[str, bytes]:
     at = OFFSET + len(bundle)
     column = Column(1, array("Q", [place(1, OFFSET)]))
     index = positions.encode_index(
-        column, Chronicle(UUID), segment=1, covered=at, sealed=True, rewritten=False
+        column, Chronicle(UUID), uuid=UUID, segment=1, covered=at, sealed=True, rewritten=False
     )
     row = numberfile.ROW.pack(1, place(1, OFFSET), TIME, 1 << numberfile.COUNT_BITS | 2)
     numbers = numberfile.encode(
