@@ -82,7 +82,9 @@ class Housekeeping:
     async def snapshot(self, *, idle_share: float = IDLE_SHARE) -> bool:
         """Writes one of the state as it is now.  False: the disk is full."""
         keeper, store = self._keeper, self._store
-        while keeper.numbers.covered != keeper.state.position:
+        if keeper.row.broken is not None:
+            return True  # the state is behind its own index, and a good snapshot would have to go
+        while keeper.numbers.covered < keeper.state.position:
             await trio.lowlevel.checkpoint()  # an item is being applied
         position = keeper.state.position
         if position == 0:

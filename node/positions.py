@@ -85,6 +85,7 @@ def encode_index(
     column: Column,
     chronicle: Chronicle,
     *,
+    uuid: bytes,  # of the segment; the chronicle may speak of a fresh one already
     segment: int,
     covered: int,
     sealed: bool,
@@ -95,7 +96,7 @@ def encode_index(
     head = cbor.dumps(
         [
             VERSION,
-            chronicle.uuid,
+            uuid,
             segment,
             column.first,
             len(column.places),

@@ -138,6 +138,7 @@ class Shelf:
         buffers = encode_index(
             column,
             chronicle,
+            uuid=segment.uuid,
             segment=segment.number,
             covered=segment.size,
             sealed=sealed,

@@ -25,6 +25,7 @@ def encoded(column: Column, *, sealed: bool = True, rewritten: bool = False) -> 
     buffers = encode_index(
         column,
         Chronicle(b"u" * 16, position=column.last),
+        uuid=b"u" * 16,
         segment=7,
         covered=4096,
         sealed=sealed,
