@@ -19,6 +19,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import trio
 
@@ -28,10 +29,11 @@ from duckrow.node.reading import Pull
 from duckrow.node.realio import real_env
 from duckrow.node.storeoptions import WRITE, StoreOptions
 
-from .bench_client import BLOCK, Client, alone
+from .bench_client import BLOCK, Client, Cost, alone
 
 OPTIONS = Options(store=StoreOptions(level=WRITE))
 TOPIC = "topic"
+TURNS = 15
 TELL = 100  # blocks between two lines
 
 
@@ -52,26 +54,35 @@ def tell(**facts: object) -> None:
 
 
 async def fill(asked: argparse.Namespace) -> None:
-    """`entries` entries in batches of `batch`."""
+    """`entries` entries in batches of `batch`; then the same in a small node, in turns."""
     async with opened(asked.folder) as node:
         client = Client(node, asked.batch, [TOPIC])
-        await alone(node, TOPIC)  # warm
-        first = await alone(node, TOPIC)
-        blocks = []
-        began = time.monotonic()
-        for done in range(0, asked.entries, BLOCK * asked.batch):
-            blocks.append(await client.block())
+        began, done = time.monotonic(), 0
+        while done < asked.entries:
+            await client.block()
+            done += BLOCK * asked.batch
             if done // (BLOCK * asked.batch) % TELL == 0:
                 tell(entries=done, rate=done / (time.monotonic() - began))
-        seconds = time.monotonic() - began
-        tell(
-            filled=BLOCK * asked.batch * len(blocks),
-            seconds=seconds,
-            blocks=blocks,
-            alone=[first, await alone(node, TOPIC)],
-            **resident(),
-        )
+        facts = {"filled": done, "seconds": time.monotonic() - began, **resident()}
+        with TemporaryDirectory(dir=asked.folder) as folder:
+            async with open_node(real_env("small", folder), OPTIONS) as other:
+                tell(**facts, **await compared(node, client, other, asked.batch))
         await trio.to_thread.run_sync(sys.stdin.read)
+
+
+async def compared(node: Keeper, client: Client, other: Keeper, batch: int) -> dict[str, object]:
+    """What a produce costs here and there."""
+    small = Client(other, batch, [TOPIC])
+    await small.block()
+    blocks: dict[str, list[Cost]] = {"big": [], "small": []}
+    singles: dict[str, list[Cost]] = {"big": [], "small": []}
+    for _ in range(TURNS):
+        blocks["big"].append(await client.block())
+        blocks["small"].append(await small.block())
+    for _ in range(TURNS):
+        singles["big"].append(await alone(node, TOPIC))
+        singles["small"].append(await alone(other, TOPIC))
+    return {"blocks": blocks, "alone": singles}
 
 
 async def restart(asked: argparse.Namespace) -> None:
