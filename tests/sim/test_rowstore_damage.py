@@ -461,7 +461,8 @@ def test_where_a_start_or_a_view_may_have_been_hit_the_store_takes_a_fresh_uuid_
 
     assert first.uuid != before.uuid
     assert first.formers == (before.uuid,)
-    assert (first.bad, first.broken) == ([], None), "the row stays"
+    for each in (first, second, third):
+        assert (each.bad, each.broken) == ([], None), "the row stays"
     assert [(each.uuid, each.formers) for each in (second, third)] == [
         (first.uuid, first.formers)
     ] * 2
