@@ -3,7 +3,7 @@
     a segment was sealed      ─► its index file
     64 MiB, 50,000 items or
     100,000 commands          ─► a snapshot; the older one tells the store what it may forget
-    entries were pruned       ─► dead segments go, mostly dead ones are rewritten
+    a segment died, or half   ─► dead segments go, mostly dead ones are rewritten
 
 Nothing here is needed for what was answered to stay true.  A full disk makes it wait.
 """
@@ -171,7 +171,7 @@ class Housekeeping:
             self._work.set()
         if self._is_due():
             self._work.set()
-        if self._is_let_go():
+        if self._released and (self._keeper.numbers.usage.stale or self._is_let_go()):
             self._work.set()
 
     def _is_let_go(self) -> bool:

@@ -14,6 +14,8 @@ pair of a partition is partly dead most of the time; its bytes are taken to be s
 A segment with no holders is dead.  Whether it may go depends on more: on snapshots, on bodies that
 wait, and on how much of the row must stay for followers (rule N6).  The store has the last word; also
 on whether a rewrite is worth it: what is dead may lie in pieces too small for the file system.
+
+`stale` says that a segment has died since the last plan, or that half of it has.
 """
 
 from __future__ import annotations
@@ -70,6 +72,8 @@ class Usage:
         self._holders: dict[int, int] = {}
         self._live: dict[int, int] = {}
         self._worth: dict[int, int] = {}  # live bytes when a rewrite was last thought of
+        self._watched: dict[int, float] = {}  # live bytes below which a rewrite may be worth it
+        self.stale = False  # another plan may find something
 
     def hold(self, segment: int, size: int, *, holders: int = 1) -> None:
         """Something in it is alive, of `size` bytes."""
@@ -83,11 +87,14 @@ class Usage:
     def shrink(self, segment: int, size: int) -> None:
         """A holder has lost a part."""
         self._live[segment] -= size
+        self._look(segment)
 
     def release(self, segment: int, size: int) -> None:
         """A holder has died, and with it the `size` bytes that it still had."""
         self._holders[segment] -= 1
         self._live[segment] -= size
+        self._look(segment)
+        self.stale |= not self._holders[segment]
         assert self._holders[segment] >= 0, f"segment {segment} lost a holder that it never had"
 
     def holders(self, segment: int) -> int:
@@ -100,10 +107,11 @@ class Usage:
     def rewritten(self, segment: int) -> None:
         """Or not, since too little would have become free: not again before as much has died."""
         self._worth[segment] = self.live(segment)
+        self._watched[segment] = REWRITE_BELOW * self.live(segment)
 
     def forget(self, segment: int) -> None:
         """It was dropped."""
-        for table in (self._holders, self._live, self._worth):
+        for table in (self._holders, self._live, self._worth, self._watched):
             table.pop(segment, None)
 
     def plan(
@@ -126,24 +134,34 @@ class Usage:
         drop: list[int] = []
         rewrite: list[tuple[float, int]] = []
         newer = 0  # bytes in segments after this one: what followers could still have
+        self.stale = False
+        self._watched.clear()
         for segment in reversed(segments):
-            number = segment.number
-            if (
+            number, live = segment.number, self.live(segment.number)
+            if segment.rewritten:
+                self._worth.setdefault(number, live)
+            below = REWRITE_BELOW * self._worth.get(number, segment.bytes)
+            may_go = (
                 segment.sealed
                 and number < in_memory
                 and segment.reach < limit
                 and newer >= followable
                 and number not in unknown
-            ):
-                live = self.live(number)
-                if segment.rewritten:
-                    self._worth.setdefault(number, live)
-                if not self.holders(number):
-                    drop.append(number)
-                elif live < REWRITE_BELOW * self._worth.get(number, segment.bytes):
-                    rewrite.append((live / segment.bytes, number))
+            )
+            if may_go and not self.holders(number):
+                drop.append(number)
+            elif may_go and live < below:
+                rewrite.append((live / segment.bytes, number))
+            elif live >= below and segment.sealed:
+                self._watched[number] = below
             newer += segment.bytes
         return Plan(tuple(reversed(drop)), tuple(number for _, number in sorted(rewrite)))
+
+    def _look(self, segment: int) -> None:
+        """It has lost something."""
+        if self._live[segment] < self._watched.get(segment, 0):
+            del self._watched[segment]
+            self.stale = True
 
 
 def unknown_segments(

@@ -134,6 +134,47 @@ def test_of_what_the_index_lost_and_of_all_before_it_nothing_is_known_dead(
     assert unknown_segments(holes, segments(5)) == expected
 
 
+def test_another_plan_is_asked_for_when_a_segment_has_died_or_half_of_one() -> None:
+    usage = Usage()
+    for segment in range(3):
+        usage.hold(segment, 40 * MIB)
+        usage.hold(segment, 10 * MIB)
+    given = segments(4)
+    assert plan(usage, given) == Plan()
+    usage.shrink(1, 18 * MIB)
+    assert not usage.stale, "it is half alive"
+    usage.shrink(1, 1)
+    assert usage.stale
+    assert plan(usage, given) == Plan(rewrite=(1,))
+    usage.shrink(1, 10 * MIB)
+    assert not usage.stale, "once is enough"
+    usage.rewritten(1)
+    usage.shrink(1, 12 * MIB)
+    assert usage.stale, "now it has lost as much again"
+
+    assert plan(usage, given) == Plan(rewrite=(1,))
+    usage.release(0, 40 * MIB)
+    assert usage.stale
+    assert plan(usage, given) == Plan(rewrite=(1, 0))
+    assert not usage.stale
+    usage.release(0, 10 * MIB)
+    assert usage.stale
+    assert plan(usage, given) == Plan(drop=(0,), rewrite=(1,))
+
+
+def test_nor_for_a_segment_that_may_not_go_more_than_once() -> None:
+    usage = Usage()
+    usage.hold(0, 40 * MIB)
+    given = segments(3)
+    assert plan(usage, given, snapshot=5) == Plan()
+    usage.shrink(0, 20 * MIB)
+    assert usage.stale
+    assert plan(usage, given, snapshot=5) == Plan()
+    usage.shrink(0, 10 * MIB)
+    assert not usage.stale
+    assert plan(usage, given) == Plan(rewrite=(0,))
+
+
 def test_losing_what_was_never_held_is_our_own_mistake() -> None:
     usage = Usage()
     usage.hold(0, 5)

@@ -1,0 +1,162 @@
+"""Space comes back by itself: also on a node where nothing else happens any more."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+
+from duckrow.node import makers
+from duckrow.node.keeper import Keeper
+from duckrow.node.limits import KIB
+from duckrow.node.producer import Producer
+
+from .alone import Machine
+from .nodekit import SMALL, Owner, run, values
+
+PATIENCE = 5.0  # seconds
+OPTIONS = attrs.evolve(
+    SMALL,
+    store=attrs.evolve(SMALL.store, segment_bytes=64 * KIB, followable_bytes=64 * KIB),
+    housekeeping=attrs.evolve(
+        SMALL.housekeeping, snapshot_bytes=64 * KIB, followable_bytes=64 * KIB
+    ),
+)
+WRITTEN = 1_000_000  # bytes of values
+
+
+def row_bytes(machine: Machine) -> int:
+    """That the row store has on the disk."""
+    paths = [path for path in machine.media.paths() if path.endswith((".seg", ".pos"))]
+    return sum(machine.media.pages(path).allocated for path in paths) * 4 * KIB
+
+
+async def fill(node: Keeper, topic: str = "t", size: int = 1_000) -> None:
+    producer = Producer(node)
+    for _ in range(WRITTEN // size):
+        await producer.produce(topic, [bytes(size)])
+    await trio.sleep(PATIENCE)
+
+
+@pytest.mark.parametrize("how", ["pruned", "deleted", "configured"])
+def test_what_is_pruned_on_an_idle_node_gives_its_space_back(how: str) -> None:
+    machine = Machine()
+
+    async def work(node: Keeper) -> None:
+        await fill(node)
+        assert row_bytes(machine) > WRITTEN
+        if how == "pruned":
+            await Owner(node).order(makers.prune, "t", WRITTEN)
+        elif how == "deleted":
+            await Owner(node).order(makers.delete, "t")
+        else:
+            await Owner(node).order(makers.configure, "t", {"max_entries": 1})
+        await trio.sleep(PATIENCE)
+        assert row_bytes(machine) < WRITTEN / 3
+
+    run(machine, work, OPTIONS)
+
+
+def test_nor_does_it_matter_that_the_node_was_restarted_in_between() -> None:
+    machine = Machine()
+    run(machine, fill, OPTIONS)
+    assert row_bytes(machine) > WRITTEN
+
+    async def work(node: Keeper) -> None:
+        await Owner(node).order(makers.prune, "t", WRITTEN)
+        await trio.sleep(PATIENCE)
+        assert row_bytes(machine) < WRITTEN / 3
+
+    run(machine, work, OPTIONS)
+
+
+def test_a_body_that_waited_holds_nothing_once_it_has_its_number() -> None:
+    machine = Machine()
+
+    async def work(node: Keeper) -> None:
+        owner = Owner(node)
+        await owner.order(makers.create, "w", {"max_entries": 1, "when_full": "block"})
+        patient = Producer(node)
+        await patient.produce("w", [b"first"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(patient.produce, "w", [b"second"])
+            await trio.sleep(0.1)
+            await fill(node)
+            await owner.order(makers.prune, "t", WRITTEN)
+            await trio.sleep(PATIENCE)
+            assert row_bytes(machine) > WRITTEN, "it may want any number"
+            await owner.order(makers.prune, "w", 1)
+            await trio.sleep(PATIENCE)
+        assert row_bytes(machine) < WRITTEN / 3
+        assert await values(node, "w") == [b"second"]
+
+    run(machine, work, OPTIONS)
+    assert run(machine, lambda node: values(node, "w"), OPTIONS) == [b"second"]
+
+
+def test_a_stage_holds_nothing_once_it_is_committed() -> None:
+    machine = Machine()
+
+    async def work(node: Keeper) -> None:
+        owner, task = Owner(node), Owner(node, b"s" * 16)
+        staged = await task.order(makers.stage, "s", b"body", 1, writer=b"writer", batch=1, task=0)
+        await fill(node)
+        await owner.order(makers.prune, "t", WRITTEN)
+        await trio.sleep(PATIENCE)
+        assert row_bytes(machine) > WRITTEN
+        await owner.order(makers.commit, b"writer", 1, [(staged.position, staged.detail)])
+        await trio.sleep(PATIENCE)
+        assert row_bytes(machine) < WRITTEN / 3
+
+    run(machine, work, OPTIONS)
+
+
+@pytest.mark.parametrize("size", [10, 100, 1_000, 5_000])
+def test_a_segment_that_is_alive_is_not_taken_for_dead_however_small_its_entries(
+    size: int,
+) -> None:
+    machine = Machine()
+
+    async def work(node: Keeper) -> None:
+        producer = Producer(node)
+        while len(node.row.store.segments()) < 4:
+            await producer.produce("t", [bytes(size)])
+        await trio.sleep(PATIENCE)
+        numbers, store = node.numbers, node.row.store
+        plan = numbers.usage.plan(
+            store.segments(),
+            snapshot=store.position,
+            oldest_body=None,
+            in_memory=numbers.in_memory,
+            followable=0,
+        )
+        assert numbers.in_memory > 2
+        assert plan.rewrite == plan.drop == ()
+        assert store.floor == 1
+
+    run(machine, work, OPTIONS)
+
+
+def test_segments_of_small_entries_are_rewritten_when_most_have_died_and_not_before() -> None:
+    machine = Machine()
+
+    async def work(node: Keeper) -> None:
+        kept, passing, owner = Producer(node), Producer(node), Owner(node)
+        for number in range(30):
+            await kept.produce("kept", [b"%d" % number])
+            for _ in range(100):
+                await passing.produce("t", [bytes(100)])
+        await trio.sleep(PATIENCE)
+        before = row_bytes(machine)
+        await owner.order(makers.prune, "t", 3_000)
+        await trio.sleep(PATIENCE)
+        assert row_bytes(machine) < before / 2
+        assert node.row.store.floor > 1
+        rewritten = [segment for segment in node.row.store.segments() if segment.rewritten]
+        assert len(rewritten) > 5
+        assert await values(node, "kept") == [b"%d" % number for number in range(30)]
+        assert await node.row.store.scrub() == []
+
+    run(machine, work, OPTIONS)
+    found = run(machine, lambda node: values(node, "kept"), OPTIONS)
+    assert found == [b"%d" % number for number in range(30)]
