@@ -20,6 +20,7 @@ test: lint
 	@$(PYTHON) -m pytest -q
 
 test-long: lint
+	@DUCKROW_EXAMPLES=fresh $(PYTHON) -m pytest -q tests/core
 	@$(PYTHON) -m pytest -q -m long --timeout 7200
 
 bench: setup

@@ -27,9 +27,9 @@ import trio
 from .commands import Command
 from .env import Disk, Env
 from .errors import Conflict, Corrupt, Full, NoQuorum, NotFound
+from .findings import Hole
 from .forms import Start
 from .limits import KIB
-from .recovery import Hole
 from .reserve import OK
 from .row import Item, Member, RowStatus, View
 from .rowstore import RowStore

@@ -24,6 +24,7 @@ from .chronicle import Chronicle, Opening
 from .damage import Damage
 from .env import Disk, File
 from .errors import Corrupt, DiskFailed
+from .findings import Hole
 from .limits import KIB, MIB
 from .places import place
 from .positions import (
@@ -34,7 +35,7 @@ from .positions import (
     index_head_length,
 )
 from .records import REACH_MAX, RecordKind, decode, seed_of
-from .recovery import EVERYTHING, Hole, Recovery, offset_in
+from .recovery import EVERYTHING, Recovery, offset_in
 from .search import find_uuid, last_record, next_record
 from .segments import (
     ASIDE,

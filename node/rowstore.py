@@ -24,6 +24,7 @@ from .commands import Command
 from .damage import Damage
 from .env import Buffer, Disk, Env
 from .errors import Conflict, Full
+from .findings import Hole
 from .forgetting import Forgetting
 from .forms import (
     UUID_BYTES,
@@ -39,7 +40,6 @@ from .limits import KIB
 from .opening import Opened, open_folder
 from .places import place
 from .records import RecordKind, padding, size_of
-from .recovery import Hole
 from .reserve import Reserve
 from .row import Bundle, Item, View
 from .scrub import scrub

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from core.segmentkit import UUID, Built, drive, read, typical
 from duckrow.node.chronicle import Chronicle
+from duckrow.node.evidence import ITEM_LOSS_MIN
 from duckrow.node.forms import ItemForm
 from duckrow.node.places import place
 from duckrow.node.positions import LOST
 from duckrow.node.records import PREFIX_BYTES, RecordKind, padded
-from duckrow.node.recovery import EVERYTHING, ITEM_LOSS_MIN, Recovery
+from duckrow.node.recovery import EVERYTHING, Recovery
 
 SIZES = st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=4).map(tuple), max_size=8)
 
