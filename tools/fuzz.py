@@ -36,18 +36,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--from", type=int, dest="first", help="first seed (default: by the clock)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--planted", nargs="*", metavar="BUG", help="look for planted bugs")
+    parser.add_argument("--with", metavar="BUG", dest="bug", help="plant this bug into all seeds")
     parser.add_argument("--limit", type=int, default=100, help="seeds for each planted bug")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args(arguments)
     if not (ROOT / "tests" / "sim").is_dir():
         parser.error(f"{ROOT} is not a checkout of duckrow: it has no tests/sim")
     if options.planted is not None:
-        return planted(options.planted, options.limit, options.jobs, options.json)
-    return hunt(options.first, options.count, options.hours, options.jobs, options.json)
+        first = options.first or 0  # the same seeds each time
+        return planted(options.planted, first, options.limit, options.jobs, options.json)
+    bug = [] if options.bug is None else ["--planted", options.bug]
+    return hunt(options.first, options.count, options.hours, options.jobs, options.json, bug)
 
 
 def hunt(
-    first: int | None, count: int | None, hours: float | None, jobs: int, results: Path | None
+    first: int | None,
+    count: int | None,
+    hours: float | None,
+    jobs: int,
+    results: Path | None,
+    bug: list[str],
 ) -> int:
     if first is None:
         first = int(time.time()) % 1_000_000 * 1_000  # not yesterday's seeds again
@@ -57,13 +65,14 @@ def hunt(
     done: list[dict[str, Any]] = []
     failed = 0
     began = time.monotonic()
-    for lines in in_parallel(chunks(first, count, end), jobs):
+    tasks = ([*chunk, *bug] for chunk in chunks(first, count, end))
+    for lines in in_parallel(tasks, jobs):
         done += lines
         for line in lines:
             if line["kinds"]:
                 failed += 1
                 print(f"\nseed {line['seed']}: {', '.join(line['kinds'])}\n{line['text']}")
-                print(f"repeat it with: {command(line['seed'])}", flush=True)
+                print(f"repeat it with: {command(line['seed'], *bug)}", flush=True)
         progress(done, failed, began)
     simulated, cpu = sum(x["simulated"] for x in done), sum(x["cpu"] for x in done)
     steps = sum(x["steps"] for x in done)
@@ -84,7 +93,7 @@ def chunks(first: int, count: int | None, end: float | None) -> Iterator[list[st
         seed += size
 
 
-def planted(names: list[str], limit: int, jobs: int, results: Path | None) -> int:
+def planted(names: list[str], first: int, limit: int, jobs: int, results: Path | None) -> int:
     listed = subprocess.run(
         [sys.executable, "-m", "sim.planted"],
         env=environment(),
@@ -101,17 +110,22 @@ def planted(names: list[str], limit: int, jobs: int, results: Path | None) -> in
         )
         return 2
     found: dict[str, dict[str, Any]] = {}
-    tasks = (["0", "--count", str(limit), "--until-found", "--planted", name] for name in wanted)
+    count = ["--count", str(limit), "--until-found"]
+    tasks = ([str(first), *count, "--planted", name] for name in wanted)
     for lines in in_parallel(tasks, jobs):
         name, last = lines[-1]["planted"], lines[-1]
         found[name] = {
             "seeds": len(lines) if last["kinds"] else None,
+            "seed": last["seed"] if last["kinds"] else None,
             "kinds": last["kinds"],
             "cpu": round(sum(x["cpu"] for x in lines), 1),
             "breaks": bugs[name],
         }
-        seeds = f"found after {len(lines)} seeds: {', '.join(last['kinds'])}"
-        print(f"{name:32} {seeds if last['kinds'] else f'NOT FOUND in {limit} seeds'}", flush=True)
+        if last["kinds"]:
+            print(f"{name:32} found after {len(lines)} seeds: {', '.join(last['kinds'])}")
+            print(f"    {command(last['seed'], '--planted', name)}", flush=True)
+        else:
+            print(f"{name:32} NOT FOUND in {limit} seeds", flush=True)
     if results is not None:
         results.write_text(json.dumps(found, indent=1))
     return 1 if any(bug["seeds"] is None for bug in found.values()) else 0
@@ -155,8 +169,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
 
 
-def command(seed: int) -> str:
-    return f"PYTHONPATH=src:tests {Path(sys.executable).name} -m sim.run {seed}"
+def command(seed: int, *more: str) -> str:
+    words = ["PYTHONPATH=src:tests", Path(sys.executable).name, "-m", "sim.run", str(seed), *more]
+    return " ".join(words)
 
 
 def progress(done: list[dict[str, Any]], failed: int, began: float) -> None:
