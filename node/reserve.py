@@ -47,11 +47,27 @@ class Reserve:
         Raises:
             DiskFailed: the file could not be made, and not for lack of space.
         """
-        self._held = not self._options.hard_reserve_bytes or await self._disk.exists(NAME)
+        self._held = not self._options.hard_reserve_bytes or await self._is_whole()
         if not self._held:
             self.state = HARD
             await self.restore(enough=0 if blank else None)
         self.look()
+
+    async def _is_whole(self) -> bool:
+        """One of another size goes: it was chosen otherwise, or a crash came while it was made."""
+        try:
+            file = await self._disk.open(NAME)
+        except FileNotFoundError:
+            return False
+        size = file.size
+        file.close()
+        if size == self._options.hard_reserve_bytes:
+            return True
+        try:
+            await self._disk.unlink(NAME)
+        except OSError as error:
+            raise DiskFailed(f"the reserve could not be made anew: {error}") from error
+        return False
 
     def look(self) -> None:
         self.state = judge(self.state, self._free(), self._soft())

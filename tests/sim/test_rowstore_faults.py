@@ -387,6 +387,24 @@ def test_a_node_that_cannot_even_write_its_start_says_that_the_disk_is_full() ->
     run(machine, options, nothing)
 
 
+@pytest.mark.parametrize("size", [0, 4095, 4097, 8192])
+def test_a_reserve_of_another_size_is_made_again(size: int) -> None:
+    """A crash while it was made leaves a part; later it would be given up for nothing."""
+
+    async def nothing(row: LoneRow) -> None:
+        assert row.status().disk == OK
+
+    machine = Machine(1)
+    run(machine, small(hard_reserve_bytes=BLOCK), nothing)
+    assert machine.media.pages("row/reserve").allocated == 1
+    machine.media.pages("row/reserve").truncate(size)
+
+    run(machine, small(hard_reserve_bytes=BLOCK), nothing)
+
+    assert len(machine.media.content("row/reserve")) == BLOCK
+    assert machine.media.pages("row/reserve").allocated == 1
+
+
 def test_too_much_that_waits_is_refused() -> None:
     async def work(row: LoneRow) -> None:
         story = Story(row.store.options)
