@@ -43,6 +43,9 @@ class Unix(NamedTuple):
 Address = Tcp | Unix
 
 
+SOMEWHERE: Final = Unix("/")  # for whoever only checks an address: `unix:` is somebody's
+
+
 def own_socket(environ: Mapping[str, str], uid: int) -> Unix:
     """The socket that a node of this user listens on, and clients of this user try, by default."""
     if folder := environ.get("XDG_RUNTIME_DIR"):
