@@ -22,6 +22,9 @@ An outcome is `ok`, `fail` (certainly not done) or `info` (unknown: it may appea
 | poll-nonmonotonic | a pull went back, or gave a number twice |
 | wrong-missing | a pull misstated how many entries were pruned before its first one |
 | stale-read | a pull did not show what it had to show at least |
+| torn-commit | of batches that were committed together, some are there and some are not |
+| other-place | a batch that was to follow a number was numbered behind another one |
+| false-conflict | a batch was refused although the number that it named was the last one |
 | producer-reorder | a lane's batches are numbered in another order than their seqs |
 | realtime-reorder | produced after another was acknowledged, numbered before it |
 | not-converged | nodes, or one node before and after a restart, hold different entries in the end |

@@ -27,11 +27,14 @@ class Produce:
     began: float
     ended: float = inf  # inf: no answer
     outcome: str = INFO
-    first: int = 0  # if ok: the number of the first value
+    first: int = 0  # if ok: the number of the first value; 0: nobody was told
     lane: str = ""  # with seq: order per producer
     seq: int = 0
     size: int = 0  # stored bytes
     may_wait: bool = False  # for room: not stuck, just patient
+    expected: int | None = None  # it was to be numbered only right after this one
+    conflict: int | None = None  # if that failed: the last number, as the answer said
+    together: str = ""  # the commit that numbers it, and all others of that name, or none
 
 
 @attrs.define
@@ -82,7 +85,7 @@ class Content:
     """All entries of a partition on a node at the end, or before a restart."""
 
     first: int
-    values: Sequence[Value]
+    values: Sequence[Value]  # None: the reader was told that this one is damaged
     numbers: Sequence[int] | None = None  # if they are not first, first + 1, ...
 
     @property
@@ -107,6 +110,8 @@ class History:
     finals: dict[str, dict[Key, Content]] = attrs.field(factory=dict)  # by node
     deleted: list[Key] = attrs.field(factory=list)  # of topics that are gone in the end
     losses: list[Loss] = attrs.field(factory=list)
+    told: dict[Key, list[tuple[int, int]]] = attrs.field(factory=dict)  # damaged, first to last
+    broken: float = inf  # from then on the row was said to end, damaged, before its true end
     calm: list[tuple[float, float]] = attrs.field(factory=list)  # no fault can excuse slowness
     skew: float = 0.0  # seconds that clocks may have jumped ahead, all jumps together
     wake_bound: float = 0.5  # a blocked pull returns so soon after its entry was acknowledged

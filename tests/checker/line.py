@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-from . import liveness, pruning
+from . import conditions, liveness, pruning
 from .history import FAIL, OK, Content, History, Key, Produce, Pull, Report, Value
 
 SPARE = 1024  # cells beyond the last possible number, to name what is wrong there
@@ -34,6 +34,8 @@ class Line:
         self.read = bytearray()  # read[n - 1]: a pull showed it
         self.began: list[float] = []  # began[n - 1]: of its produce; 0 where unknown
         self._losses = history.losses
+        self._broken = history.broken < inf
+        self._told = history.told.get(key, [])
         self._known: dict[Value, float] = {}  # when it was first acknowledged or read
 
     @property
@@ -43,6 +45,11 @@ class Line:
     @property
     def first_final(self) -> int:
         return min((content.first for content in self.finals.values()), default=1)
+
+    @property
+    def has_excuse(self) -> bool:
+        """Something that was there may be gone, and nobody is to blame."""
+        return bool(self._losses or self._told or self._broken)
 
     def build(self) -> None:
         for produce in self.produces:
@@ -59,7 +66,7 @@ class Line:
                 self._check_hole(node, content)
             self._see(content.first, content.values, f"in the end at {node}", read=True)
         for produce in self.produces:
-            if produce.outcome == OK:
+            if produce.outcome == OK and produce.first:
                 text = f"acknowledged to {produce.process}"
                 self._see(produce.first, produce.values, text, read=False)
         for pull in self.pulls:
@@ -76,6 +83,12 @@ class Line:
     def may_have_vanished(self, value: Value) -> bool:
         known = self._known.get(value, inf)
         return any(loss.since < known <= loss.at for loss in self._losses)
+
+    def is_told(self, number: int) -> bool:
+        """Said to be damaged: to a reader, in the end, or with all that lay beyond the row's end."""
+        return (self._broken and number > self.last_final) or any(
+            first <= number <= last for first, last in self._told
+        )
 
     def check(self) -> None:
         for pull in self.pulls:
@@ -118,6 +131,9 @@ class Line:
     def _see_cell(self, number: int, value: Value, who: Any, read: bool) -> None:
         old = self.order[number - 1]
         if old == value:
+            return
+        if value is None:
+            self._told.append((number, number))
             return
         if read:
             self._check_source(number, value, who)
@@ -217,7 +233,8 @@ class Line:
             torn = any(number != first + index for index, number in known)
             # What nobody saw may have been pruned; but what is retained in the end was seen.
             torn |= first <= last and any(
-                not number and first + index >= retained for index, number in enumerate(found)
+                not number and first + index >= retained and not self.is_told(first + index)
+                for index, number in enumerate(found)
             )
             if torn and not any(map(self.may_have_vanished, produce.values)):
                 self.report.add("torn-batch", f"{self.name}: {produce.values!r} at {found}")
@@ -227,18 +244,20 @@ class Line:
             return
         last, order = self.last_final, self.order
         for produce in self.produces:
-            if produce.outcome != OK:
+            if produce.outcome != OK or not produce.first:
                 continue
             for index, value in enumerate(produce.values):
                 number = produce.first + index
                 if number <= last and number <= len(order) and order[number - 1] == value:
                     continue
-                if not self.may_have_vanished(value):
+                if not self.may_have_vanished(value) and not self.is_told(number):
                     text = f"{self.name} {number}: {value!r}, acknowledged at {produce.ended:.6f}"
                     self.report.add("lost", text)
         for number in range(last + 1, len(order) + 1):
             value = order[number - 1]
-            if self.read[number - 1] and value is not None and not self.may_have_vanished(value):
+            if not self.read[number - 1] or value is None or self.is_told(number):
+                continue
+            if not self.may_have_vanished(value):
                 self.report.add("lost-observed", f"{self.name} {number}: {value!r} was read")
 
     def _check_lanes(self) -> None:
@@ -278,6 +297,8 @@ class Line:
                 self.report.add("realtime-reorder", f"{text}{highest[before]} was acknowledged")
 
     def _check_converged(self) -> None:
+        if self._broken:
+            return
         contents = sorted(self.finals.items())
         for (one, first), (two, second) in pairwise(contents):
             if (first.first, first.last) != (second.first, second.last):
@@ -317,6 +338,7 @@ def check(history: History) -> Report:
         one.check()
         pruning.check(one, history, report)
         liveness.check(one, history, report)
+    conditions.check(lines, history, report)
     return report
 
 

@@ -68,6 +68,8 @@ class _Seen:
                 top = max(top, first)
                 highest.append(top)
             for began, first in shown:
+                if inf > self._history.broken <= began:
+                    continue  # the row went back, and says so
                 before = bisect_left(times, began) - 1
                 if before >= 0 and first < highest[before] and not self._forgotten(times[before]):
                     text = f"{self._line.name}: {node} showed {first} after it began at "
@@ -118,9 +120,13 @@ class _Allowed:
 
     def in_force_at_the_end(self) -> list[Policy]:
         """Empty if it is not certain which policy is in force."""
-        dropping = [one for one in self._policies if one[2].when_full == "drop-oldest"]
-        if not self._policies or dropping[-1:] != self._policies[-1:]:
+        if not self._policies or self._history.broken < inf:
             return []
+        now = self._policies[-1][2]
+        if now.when_full != "drop-oldest" and (
+            self._history.losses or any(_limits(one[2]) != _limits(now) for one in self._policies)
+        ):
+            return []  # what was there before the limit came stays
         ended = [c.ended for c in self._history.configured if c.topic == self._line.key[0]]
         return [self._policies[-1][2]] if max(ended) < inf else []
 
@@ -173,6 +179,10 @@ class _Allowed:
         first = line.numbers[source.values[0]] if source is not None else number
         last = min(last, len(self._sums) - 1)
         return self._sums[last] - self._sums[max(0, first - 1)] + self._unseen
+
+
+def _limits(policy: Policy) -> tuple[int | None, int | None, str]:
+    return policy.max_entries, policy.max_bytes, policy.when_full
 
 
 def _newest_known(before: float, began: float) -> float:

@@ -372,7 +372,7 @@ def test_a_pruned_entry_does_not_come_back_in_the_end() -> None:
     [
         (Policy(max_entries=10), []),
         (Policy(max_entries=9), ["overfull"]),
-        (Policy(max_entries=9, when_full="reject"), []),
+        (Policy(max_entries=9, when_full="reject"), ["overfull"]),
         (Policy(max_bytes=1000), []),
         (Policy(max_bytes=999), ["overfull"]),
     ],
@@ -382,6 +382,14 @@ def test_a_bound_that_is_not_kept_is_overfull(policy: Policy, kinds: list[str]) 
     configure(history, policy)
 
     assert check(history).kinds == kinds
+
+
+def test_a_bound_that_came_later_makes_nobody_go_where_the_oldest_stay() -> None:
+    history = ten_entries()
+    configure(history, Policy())
+    history.configured.append(Configured("rides", Policy(None, 9, None, "reject"), 50.0, 51.0))
+
+    assert check(history).ok
 
 
 def test_a_deleted_topic_need_not_be_there_in_the_end() -> None:
