@@ -27,14 +27,30 @@ class NumberFolder:
         self._folder = folder
         self.refused: list[str] = []  # what `load` passed over, and why
 
+    async def beyond(
+        self, end: int, stores: Collection[bytes], segment: int
+    ) -> list[tuple[str, int]]:
+        """Whole files of this row, from `segment` on, that speak of items above position `end`."""
+        found = []
+        for name in await self._folder.names():
+            if name.endswith(_SUFFIX) and name >= _name(segment):
+                try:
+                    file = await self._map(name)
+                except (Corrupt, OSError):
+                    continue  # it proves nothing; `load` tells of it
+                if file.store in stores and file.cover.upto > end:
+                    found.append((name, file.cover.upto))
+        return found
+
     async def load(
-        self, store: bytes, end: int, formers: Collection[bytes] = ()
+        self, store: bytes, end: int, formers: Collection[bytes] = (), *, keep: bool = False
     ) -> list[NumberFile]:
         """The whole files of this store whose row ends at position `end`; the others are told.
 
         `formers` are uuids that it had before: its row stayed the same.  A damaged file stays where
         it is until it is written again; one that belongs to another store, or to a part of the row
-        that is no more, could be believed later, and goes.
+        that is no more, could be believed later, and goes; not if the row is damaged (`keep`), since
+        it may be what proves that.
         """
         files: list[NumberFile] = []
         for name in await self._folder.names():
@@ -48,7 +64,8 @@ class NumberFolder:
             why = _stranger(file, name, (store, *formers), end)
             if why:
                 self.refused.append(f"{name}: {why}")
-                await self._folder.unlink(name)
+                if not keep:
+                    await self._folder.unlink(name)
             else:
                 files.append(file)
         return files

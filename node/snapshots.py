@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -170,6 +170,21 @@ class Snapshots:
         for name in names[:-KEPT]:
             await folder.unlink(name)
         return True
+
+    async def beyond(
+        self, end: int, stores: Collection[bytes], lineage: int
+    ) -> list[tuple[str, int]]:
+        """Whole ones of this row above position `end`: file and position."""
+        found = []
+        for name in await self._folder.names():
+            if name.startswith("snapshot-") and int(name.removeprefix("snapshot-")) > end:
+                try:
+                    identity = decode(await self._read(name)).identity
+                except (Corrupt, OSError):
+                    continue  # it proves nothing; `load` tells of it
+                if identity.store in stores and identity.lineage == lineage:
+                    found.append((name, identity.position))
+        return found
 
     async def positions(self) -> list[int]:
         """Of the snapshots that are there, oldest first."""
