@@ -25,6 +25,7 @@ from .lonerow import LoneRow
 from .numberfolder import NumberFolder
 from .numbergrowing import restored
 from .numbers import Numbers
+from .proof import prover
 from .snapshots import Snapshot, Snapshots
 from .state import State
 from .storeoptions import StoreOptions
@@ -48,8 +49,9 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
     """
     folders = [await env.disk.folder(name) for name in ("row", "state", "numbers")]
     await env.disk.sync_names()  # or a power loss takes a folder with all that was synced in it
-    row = await LoneRow.open(folders[0], env, options.store)
     snapshots, folder = Snapshots(folders[1]), NumberFolder(folders[2])
+    prove = prover(snapshots, folder)
+    row = await LoneRow.open(folders[0], env, options.store, prove=prove)
     keeper, housekeeping = await _recovered(env, row, snapshots, folder, options.housekeeping)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(row.run)
@@ -70,7 +72,8 @@ async def _recovered(
 ) -> tuple[Keeper, Housekeeping]:
     """The keeper, caught up; and who counts what it had to apply again."""
     store = row.store
-    files = await folder.load(store.uuid, store.position, store.formers)
+    keep = row.broken is not None
+    files = await folder.load(store.uuid, store.position, store.formers, keep=keep)
     best: tuple[State, Numbers, frozenset[int]] | None = None
     beginnings = await _beginnings(row, snapshots)
     for snapshot in beginnings:
@@ -111,9 +114,18 @@ async def _recovered(
 async def _beginnings(row: LoneRow, snapshots: Snapshots) -> list[Snapshot | None]:
     """From where the rest of the row can be applied, the quickest first; None: from its first item."""
     found: list[Snapshot | None] = []
-    for snapshot in await snapshots.load(row.store.position):
+    end = row.store.position
+    for position in await snapshots.positions():
+        if position > end and row.broken is None:
+            await snapshots.forget(position)  # of another row: this one will come to its position
+    for snapshot in await snapshots.load(end):
         position = snapshot.identity.position
-        why = await _misfit(row, snapshot)
+        try:
+            why = await _misfit(row, snapshot)
+        except Corrupt as error:
+            # The row is damaged there: nobody can tell whether they fit, so it is not used.
+            snapshots.refused.append(f"snapshot at {position}: {error}")
+            continue
         if why:
             snapshots.refused.append(f"snapshot at {position}: {why}")
             await snapshots.forget(position)
@@ -125,7 +137,11 @@ async def _beginnings(row: LoneRow, snapshots: Snapshots) -> list[Snapshot | Non
 
 
 async def _misfit(row: LoneRow, snapshot: Snapshot) -> str:
-    """Why a whole snapshot does not belong to this row; empty if it does."""
+    """Why a whole snapshot does not belong to this row; empty if it does.
+
+    Raises:
+        Corrupt: damage took what would tell.
+    """
     store, identity = row.store, snapshot.identity
     if identity.store not in (store.uuid, *store.formers):
         return f"it belongs to store {identity.store.hex()}, and this is {store.uuid.hex()}"

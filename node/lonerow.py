@@ -24,21 +24,25 @@ from typing import Final
 
 import trio
 
+from . import doubt
 from .commands import Command
 from .env import Disk, Env
 from .errors import Conflict, Corrupt, Full, NoQuorum, NotFound
 from .findings import Hole
 from .forms import Start
 from .limits import KIB
+from .proof import Proof
 from .reserve import OK
 from .row import Item, Member, RowStatus, View
 from .rowstore import RowStore
+from .segments import segment_file
 from .storeoptions import FSYNC, MEMORY, WRITE, StoreOptions
 from .wakeup import Wakeup
 
 REPLAY_BYTES: Final = 256 * KIB  # of heads, handed out at once while the past is read
 COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
 LOOK_BYTES: Final = 256 * KIB  # written between two looks at the free space
+Prove = Callable[[RowStore], Awaitable[Proof | None]]
 INCARNATION_BITS: Final = 64
 LINEAGE_BITS: Final = 63
 
@@ -62,14 +66,25 @@ class LoneRow:
         self._gave = False  # the last `take` gave what a sync has made durable
         self._unseen_bytes = 0  # written since the free space was looked at
         self._closed = False
+        self._doubted = False  # a sync of an earlier life failed
         self._taker, self._syncer = Wakeup(), Wakeup()
         if self._waits_for_sync:
             store.on_synced(self._taker.wake)
         self._indexer, self._watcher = Wakeup(), Wakeup()
 
     @classmethod
-    async def open(cls, disk: Disk, env: Env, options: StoreOptions, *, id_: int = 1) -> LoneRow:
+    async def open(
+        cls,
+        disk: Disk,
+        env: Env,
+        options: StoreOptions,
+        *,
+        id_: int = 1,
+        prove: Prove | None = None,
+    ) -> LoneRow:
         """Recovers, and starts a new incarnation: START, leftovers, the mark of the next view (N7).
+
+        `prove` finds what says that the row had come further than it does now.
 
         Raises:
             Conflict: another process has the folder; or the row belongs to a cluster of several.
@@ -82,11 +97,14 @@ class LoneRow:
         try:
             row = cls(store, env, id_)
             row._check_alone()
-            lost_end = next((hole for hole in store.holes if not hole.last), None)
-            if lost_end is None:
+            row._doubted = await disk.exists(doubt.NAME)
+            lost = await row._lost_end(prove)
+            if lost is None:
                 await row._begin()
+                if row._doubted:
+                    await doubt.clear_doubt(disk)
             else:
-                row._break(_end_at(lost_end))
+                row._break(lost)
             done = True
             return row
         finally:
@@ -368,16 +386,39 @@ class LoneRow:
 
     async def _begin(self) -> None:
         chronicle, rng = self.store.chronicle, self._env.rng
-        before, starts = chronicle.newest_view, dict(chronicle.starts)
+        before, lost = chronicle.newest_view, self._may_have_lost()
         incarnation = rng.getrandbits(INCARNATION_BITS)
         await self._insist(lambda: self.store.begin(incarnation))
+    async def _lost_end(self, prove: Prove | None) -> Corrupt | None:
+        """Why nothing may be written behind the last item that is there."""
+        store = self.store
+        hole = next((hole for hole in store.holes if not hole.last), None)
+        if hole is not None:
+            return _end_at(hole)
+        proof = None if prove is None else await prove(store)
+        # Where acknowledged items may be missing anyway, a new lineage says so.
+        if proof is None or self._may_have_lost():
+            return None
+        return Corrupt(
+            f"the row ends at position {store.position}, and had come to {proof.position}, as "
+            f"{proof.file} says: the end of {segment_file(store.segments()[-1].number)}, or a file "
+            "behind it, is lost"
+        )
+
+    def _may_have_lost(self) -> bool:
+        chronicle = self.store.chronicle
+        view = chronicle.newest_view
+        if view is None:
+            return False
+        named = chronicle.starts.get(view.members[0].incarnation)
+        return may_have_lost(view, named, self._env.boot_id, doubted=self._doubted)
+
         await self._insist(self.store.order_waiting)
         if before is None:
             cluster, lineage, number = rng.randbytes(16), rng.getrandbits(LINEAGE_BITS), 1
         else:
             cluster, lineage, number = before.cluster, before.lineage, before.id + 1
-            named = starts.get(before.members[0].incarnation)
-            if may_have_lost(before, named, self._env.boot_id):
+            if lost:
                 lineage = rng.getrandbits(LINEAGE_BITS)
         view = View(
             id=number,
@@ -424,15 +465,18 @@ class LoneRow:
             self.broken = error
 
 
-def may_have_lost(view: View, start: Start | None, boot_id: str) -> bool:
+def may_have_lost(view: View, start: Start | None, boot_id: str, *, doubted: bool = False) -> bool:
     """May the incarnation that the view names have acknowledged what is no longer there?
 
     Its own start says under which boot it ran; without one (damage) it may have been another.
     """
     if view.durability == FSYNC:
         return False
-    return start is None or not (start.clean or start.boot_id == boot_id)
+    if doubted or start is None:
+        return True
+    return not (start.clean or start.boot_id == boot_id)
 
+    `doubted`: a sync failed, and what it should have made durable may have left the cache, too.
 
 def _size(command: Command) -> int:
     return len(command.head) + len(command.body) + COMMAND_BYTES

@@ -22,6 +22,7 @@ import attrs
 
 from .chronicle import Chronicle, Opening
 from .damage import Damage
+from .doubt import leave_doubt
 from .env import Disk, File
 from .errors import Corrupt, DiskFailed
 from .findings import Hole
@@ -393,6 +394,7 @@ class _Opener:
             if names:
                 await self._disk.sync_names()
         except OSError as error:
+            await leave_doubt(self._disk)
             raise DiskFailed(f"recovery of the row store could not be written: {error}") from error
 
     async def _write_again(self, file: File, start: int, end: int) -> None:

@@ -4,6 +4,7 @@
 00000007.pos   the index of a sealed one (positions.py), or of what an orderly close left
 *.new          being written aside; of no meaning after a restart
 reserve        space that is given up when the disk is full
+doubt          a sync failed (doubt.py)
 lock           held by the process that owns the folder
 """
 

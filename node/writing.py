@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from .chronicle import Chronicle, encode_opening
+from .doubt import leave_doubt
 from .env import Buffer, Disk
 from .errors import DiskFailed, Full
 from .forms import ItemForm, chain
@@ -266,7 +267,9 @@ class Writer:
                 await self._disk.sync_names()
             done = True
         except OSError as error:
-            raise self.fail("a sync", error) from error
+            failed = self.fail("a sync", error)
+            await leave_doubt(self._disk)
+            raise failed from error
         finally:
             if not done:  # or cancelled: then the next sync has to do it
                 later = [handle for handle in self._unsynced if handle not in handles]

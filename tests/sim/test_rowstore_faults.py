@@ -126,6 +126,66 @@ def test_what_a_failed_sync_left_in_the_cache_is_written_again_before_it_is_told
         assert told(machine, options, power=True) == 4
 
 
+async def answered(row: LoneRow) -> None:
+    """What the kernel has is answered, at these levels; then the sync fails."""
+    await Story(row.store.options, submitted=[[]]).produce(row, 100, 100)
+    await row.store.sync()
+    await Story(row.store.options, submitted=[[]]).produce(row, 100, 100)
+    await row.store.sync()
+
+
+def lineage_of(machine: Machine, options: StoreOptions) -> int:
+    found = []
+
+    async def look(row: LoneRow) -> None:
+        assert row.store.view is not None
+        found.append(row.store.view.lineage)
+
+    run(machine, options, look)
+    return found[0]
+
+
+def evict(machine: Machine) -> None:
+    machine.media.kill()
+    for path in machine.media.paths():
+        machine.media.evict(path)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("where", ["at work", "in recovery"])
+def test_after_a_failed_sync_a_new_lineage_says_that_something_answered_may_be_lost(
+    level: str, where: str
+) -> None:
+    """The machine did not restart, and the kernel has dropped what it could not write."""
+
+    async def work(row: LoneRow) -> None:
+        if where == "at work":
+            machine.media.sync_eio = 1
+        await answered(row)
+
+    async def unsynced(row: LoneRow) -> None:
+        await Story(options, submitted=[[]]).produce(row, 100)
+
+    machine, options = Machine(1), small(level=level)
+    before = lineage_of(machine, options)
+    if where == "at work":
+        with pytest.raises(DiskFailed):
+            run(machine, options, work)
+    else:
+        run(machine, options, unsynced)
+        machine.media.kill()
+        machine.media.sync_eio = 1
+        with pytest.raises(DiskFailed):
+            lineage_of(machine, options)
+    evict(machine)
+
+    after = lineage_of(machine, options)
+
+    assert (after == before) == (level == FSYNC)
+    assert lineage_of(machine, options) == after, "once"
+    assert "row/doubt" not in machine.media.paths()
+
+
 def test_a_sync_that_fails_in_recovery_ends_the_start() -> None:
     async def nothing(row: LoneRow) -> None: ...
 

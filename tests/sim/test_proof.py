@@ -1,0 +1,163 @@
+"""A row that ends before what its own snapshots and index files speak of has lost its end."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+import pytest
+import trio
+
+from duckrow.node.alone import Options
+from duckrow.node.env import Env
+from duckrow.node.errors import Corrupt
+from duckrow.node.keeper import Keeper
+from duckrow.node.producer import Producer
+from sim.alone import Machine
+from sim.nodekit import SMALL, at_level, run, values
+
+
+@attrs.define
+class Seen:
+    broken: Corrupt | None
+    position: int
+    lineage: int
+    values: list[bytes]
+    next: int  # the number that a new entry got; 0: none
+
+
+async def fill(node: Keeper) -> None:
+    """Entries 1 to 100, over five segments; a snapshot at position 40, and at 80."""
+    producer = Producer(node)
+    for number in range(1, 101):
+        await producer.produce("t", [b"%d" % number + bytes(150)])
+    await trio.sleep(10)
+
+
+async def look(node: Keeper) -> Seen:
+    row = node.row
+    there = [value.rstrip(b"\0") for value in await values(node, "t")]
+    number = 0
+    if row.broken is None:
+        number = (await Producer(node).produce("t", [b"new"])).first
+    view = row.store.view
+    assert view is not None
+    return Seen(row.broken, row.status().position, view.lineage, there, number)
+
+
+async def unlink(env: Env, *, folder: str, names: list[str]) -> None:
+    disk = await env.disk.folder(folder)
+    for name in names:
+        await disk.unlink(name)
+    await disk.sync_names()
+
+
+def lose(machine: Machine, folder: str, *names: str) -> None:
+    machine.run(partial(unlink, folder=folder, names=list(names)))
+
+
+def in_folder(machine: Machine, folder: str, ending: str = "") -> list[str]:
+    paths = machine.media.paths()
+    return [p.split("/")[1] for p in paths if p.startswith(folder) and p.endswith(ending)]
+
+
+def filled(options: Options = SMALL) -> tuple[Machine, int]:
+    machine = Machine(1)
+    run(machine, fill, options)
+    other = Machine(1)
+    run(other, fill, options)
+    return machine, run(other, look, options).lineage
+
+
+def lose_last_segment(machine: Machine) -> None:
+    """And every index file, so that nothing in the folder says that it was there."""
+    lose(machine, "row", in_folder(machine, "row", ".seg")[-1], *in_folder(machine, "row", ".pos"))
+
+
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+def test_a_row_that_ends_before_its_snapshot_takes_nothing_more(level: str) -> None:
+    options = at_level(level)
+    machine, lineage = filled(options)
+    snapshot = in_folder(machine, "state")[-1]
+    lose_last_segment(machine)
+    for _ in range(3):
+        seen = run(machine, look, options)
+        assert seen.broken is not None
+        assert snapshot in str(seen.broken)
+        assert f"ends at position {seen.position}, and had come to {int(snapshot[9:])}" in str(
+            seen.broken
+        )
+        assert seen.values == [b"%d" % n for n in range(1, len(seen.values) + 1)]
+        assert 80 < len(seen.values) < 100
+        assert seen.lineage == lineage
+        assert snapshot in in_folder(machine, "state"), "it is what proves that"
+
+
+def test_a_row_that_ends_before_its_index_of_numbers_takes_nothing_more() -> None:
+    machine, _ = filled()
+    lose(machine, "state", *in_folder(machine, "state"))
+    last = in_folder(machine, "row", ".seg")[-2:]
+    lose(machine, "row", *last, *in_folder(machine, "row", ".pos"))
+    for _ in range(3):
+        seen = run(machine, look)
+        assert "numbers says" in str(seen.broken)
+        assert 60 < len(seen.values) < 80
+
+
+@pytest.mark.parametrize("level", ["write", "memory"])
+def test_where_acknowledged_entries_may_be_lost_anyway_a_new_lineage_tells(level: str) -> None:
+    options = at_level(level)
+    machine, lineage = filled(options)
+    proofs = in_folder(machine, "state")
+    lose_last_segment(machine)
+    machine.media.power_loss()
+
+    seen = run(machine, look, options)
+
+    assert seen.broken is None
+    assert seen.lineage != lineage
+    assert seen.next == len(seen.values) + 1
+    assert proofs[-1] not in in_folder(machine, "state"), "it is of a row that is no more"
+    for _ in range(3):
+        run(machine, fill, options)
+        again = run(machine, look, options)
+        assert again.broken is None
+        assert again.lineage == seen.lineage
+
+
+def test_a_snapshot_of_another_lineage_proves_nothing() -> None:
+    options = at_level("write")
+    machine, _ = filled(options)
+    paths = in_folder(machine, "state")
+    stale = machine.media.content(f"state/{paths[-1]}")
+    lose_last_segment(machine)
+    machine.media.power_loss()
+    seen = run(machine, look, options)
+
+    async def put(env: Env) -> None:
+        file = await (await env.disk.folder("state")).open(paths[-1], create=True)
+        file.write(0, [stale])
+        await file.sync()
+
+    machine.run(put)
+    assert run(machine, look, options).lineage == seen.lineage
+    assert paths[-1] not in in_folder(machine, "state")
+
+
+@pytest.mark.parametrize("how", ["zeros", "short"])
+def test_a_snapshot_whose_place_in_the_row_is_damaged_is_not_used_and_the_rest_is_served(
+    how: str,
+) -> None:
+    machine, _ = filled()
+    last = "row/" + in_folder(machine, "row", ".seg")[-1]
+    pages = machine.media.pages(last)
+    if how == "zeros":
+        pages.write(400, bytes(pages.cache.size - 400))
+    else:
+        pages.truncate(400)
+
+    for _ in range(2):
+        seen = run(machine, look)
+        assert seen.broken is not None
+        assert seen.values == [b"%d" % n for n in range(1, len(seen.values) + 1)]
+        assert len(seen.values) > 80
