@@ -384,11 +384,6 @@ class LoneRow:
                 f"alone with id {self._id}: start it with its bridge, or with the id of the member"
             )
 
-    async def _begin(self) -> None:
-        chronicle, rng = self.store.chronicle, self._env.rng
-        before, lost = chronicle.newest_view, self._may_have_lost()
-        incarnation = rng.getrandbits(INCARNATION_BITS)
-        await self._insist(lambda: self.store.begin(incarnation))
     async def _lost_end(self, prove: Prove | None) -> Corrupt | None:
         """Why nothing may be written behind the last item that is there."""
         store = self.store
@@ -413,6 +408,11 @@ class LoneRow:
         named = chronicle.starts.get(view.members[0].incarnation)
         return may_have_lost(view, named, self._env.boot_id, doubted=self._doubted)
 
+    async def _begin(self) -> None:
+        chronicle, rng = self.store.chronicle, self._env.rng
+        before, lost = chronicle.newest_view, self._may_have_lost()
+        incarnation = rng.getrandbits(INCARNATION_BITS)
+        await self._insist(lambda: self.store.begin(incarnation))
         await self._insist(self.store.order_waiting)
         if before is None:
             cluster, lineage, number = rng.randbytes(16), rng.getrandbits(LINEAGE_BITS), 1
@@ -469,6 +469,7 @@ def may_have_lost(view: View, start: Start | None, boot_id: str, *, doubted: boo
     """May the incarnation that the view names have acknowledged what is no longer there?
 
     Its own start says under which boot it ran; without one (damage) it may have been another.
+    `doubted`: a sync failed, and what it should have made durable may have left the cache, too.
     """
     if view.durability == FSYNC:
         return False
@@ -476,7 +477,6 @@ def may_have_lost(view: View, start: Start | None, boot_id: str, *, doubted: boo
         return True
     return not (start.clean or start.boot_id == boot_id)
 
-    `doubted`: a sync failed, and what it should have made durable may have left the cache, too.
 
 def _size(command: Command) -> int:
     return len(command.head) + len(command.body) + COMMAND_BYTES
