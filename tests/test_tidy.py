@@ -17,6 +17,7 @@ MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "
 SHELLS = {
     "node/alone.py": {"trio"},
     "node/calls.py": {"trio"},
+    "node/doubt.py": {"trio"},
     "node/housekeeping.py": {"trio"},
     "node/keeper.py": {"trio"},
     "node/lonerow.py": {"trio"},
