@@ -17,8 +17,8 @@ import attrs
 import trio
 
 from .capture import restore
-from .env import Env
-from .errors import Corrupt, NotFound
+from .env import Disk, Env
+from .errors import Corrupt, DiskFailed, NotFound, UnknownVersion
 from .housekeeping import Housekeeping, HousekeepingOptions
 from .keeper import Keeper
 from .lonerow import LoneRow
@@ -31,6 +31,9 @@ from .state import State
 from .storeoptions import StoreOptions
 from .upkeep import unknown_segments
 
+# What ends a node in order: a signal, say, or rules that only a newer program knows.
+_ORDERLY = (trio.Cancelled, UnknownVersion)
+
 
 @attrs.frozen(kw_only=True)
 class Options:
@@ -40,27 +43,53 @@ class Options:
 
 @asynccontextmanager
 async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
-    """Recovers, serves until the block ends, and closes in order: the next start is a quick one.
+    """Recovers, serves until the block ends, and closes: files and lock are free, however it ends.
+
+    It closes in order, so that the next start is a quick one, when the block comes to its end or is
+    cancelled.  When the block or a task of the node raises, it is left as a kill would leave it.
 
     Raises:
         Conflict: another process has the folder.
         Corrupt: the state cannot be made from what is there; says what is missing.
         DiskFailed: in the group of the nursery; the process has to end.
     """
-    folders = [await env.disk.folder(name) for name in ("row", "state", "numbers")]
-    await env.disk.sync_names()  # or a power loss takes a folder with all that was synced in it
+    folders = await _folders(env.disk)
     snapshots, folder = Snapshots(folders[1]), NumberFolder(folders[2])
     prove = prover(snapshots, folder)
     row = await LoneRow.open(folders[0], env, options.store, prove=prove)
-    keeper, housekeeping = await _recovered(env, row, snapshots, folder, options.housekeeping)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(row.run)
-        nursery.start_soon(keeper.run)
-        nursery.start_soon(housekeeping.run)
-        yield keeper
-        nursery.cancel_scope.cancel()
-    await housekeeping.snapshot(idle_share=0)  # nobody is left to be held up
-    await row.close()
+    try:
+        keeper, housekeeping = await _recovered(env, row, snapshots, folder, options.housekeeping)
+        orderly = False
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(row.run)
+                nursery.start_soon(keeper.run)
+                nursery.start_soon(housekeeping.run)
+                yield keeper
+                nursery.cancel_scope.cancel()
+            orderly = True
+        except trio.Cancelled:
+            orderly = True
+            raise
+        except BaseExceptionGroup as group:
+            orderly = group.split(_ORDERLY)[1] is None
+            raise
+        finally:
+            if orderly:
+                with trio.CancelScope(shield=True):  # sim-ok: the dead write nothing
+                    await housekeeping.snapshot(idle_share=0)  # nobody is left to be held up
+                    await row.close()
+    finally:
+        row.abandon()
+
+
+async def _folders(disk: Disk) -> list[Disk]:
+    try:
+        folders = [await disk.folder(name) for name in ("row", "state", "numbers")]
+        await disk.sync_names()  # or a power loss takes a folder with all that was synced in it
+    except OSError as error:
+        raise DiskFailed(f"the folders of the node could not be made: {error}") from error
+    return folders
 
 
 async def _recovered(

@@ -109,7 +109,7 @@ class LoneRow:
             return row
         finally:
             if not done:
-                await store.close()
+                store.abandon()
 
     def follow(self, after: int) -> None:
         """`take` begins behind position `after`, with the past: items whose bodies stay on the disk.
@@ -153,6 +153,11 @@ class LoneRow:
         """
         self._closed = True
         await self.store.close()
+
+    def abandon(self) -> None:
+        """In no order: what is written stays, files and lock are free; also after `close`."""
+        self._closed = True
+        self.store.abandon()
 
     # -- N1 ---------------------------------------------------------------------------------
 

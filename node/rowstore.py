@@ -97,6 +97,7 @@ class RowStore:
         self._env, self._disk = env, disk
         self._exposed = opened.exposed
         self._begun: int | None = None  # incarnation
+        self._abandoned = False
         files = OpenFiles(disk, options.open_files)
         self._shelf = Shelf(disk, files, opened.segments, chronicle, options.window_bytes)
         self._shelf.unindexed += opened.unindexed
@@ -143,8 +144,15 @@ class RowStore:
             if self._begun is not None and writer.failed is None:
                 await self._end(self._begun)
         finally:
-            self._shelf.files.close()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """As the end of the process would: nothing more is written, files and lock are free."""
+        if not self._abandoned:
+            self._abandoned = True
             self._disk.unlock(LOCK)
+            self._writer.release()
+            self._shelf.files.close()
 
     # -- what is known of it ----------------------------------------------------------------
 

@@ -302,6 +302,15 @@ class Writer:
                 self._shelf.files.release(handle)
         self._sealed = still
 
+    def release(self) -> None:
+        """The files it holds belong to nobody any more."""
+        handles, self._sealed = self._sealed, []
+        if self._handle is not None:
+            handles.append(self._handle)
+            self._handle = None
+        for handle in handles:
+            self._shelf.files.release(handle)
+
     # -- failures ---------------------------------------------------------------------------
 
     def check(self) -> None:

@@ -162,6 +162,15 @@ class Media:
         return image.read(0, image.size)
 
     @property
+    def open_files(self) -> int:
+        """That processes have open."""
+        return sum(sum(opened.values()) for _, opened in self._lives)
+
+    @property
+    def locked(self) -> list[str]:
+        return sorted(self._locks)
+
+    @property
     def used(self) -> int:
         """Bytes of allocated blocks."""
         return self._blocks * BLOCK
