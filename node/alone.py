@@ -112,6 +112,7 @@ async def _recovered(
                 state = restore(snapshot.of("state"))
             except Corrupt as error:
                 snapshots.refused.append(f"snapshot at {snapshot.identity.position}: {error}")
+                snapshots.whole.remove(snapshot.identity.position)
                 continue
             chunks = [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
         numbers = Numbers(store.uuid)
@@ -130,7 +131,7 @@ async def _recovered(
     row.follow(state.position)
     keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us)
     housekeeping = Housekeeping(keeper, snapshots, folder, options, lost)
-    housekeeping.resume([each.identity.position for each in beginnings if each is not None])
+    housekeeping.resume()
     await keeper.catch_up()
     numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))
     there = {segment.number for segment in store.segments()}
@@ -160,6 +161,7 @@ async def _beginnings(row: LoneRow, snapshots: Snapshots) -> list[Snapshot | Non
             await snapshots.forget(position)
         else:
             found.append(snapshot)
+            snapshots.whole.insert(0, position)
     if row.store.floor == 1:
         found.append(None)
     return found

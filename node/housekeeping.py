@@ -60,10 +60,10 @@ class Housekeeping:
         self._held = False  # a body that waited may have kept segments
         keeper.on_progress = self._count
 
-    def resume(self, snapshots: Collection[int]) -> None:
-        """The positions of those that were found whole at the start."""
-        if len(snapshots) > 1:
-            self._released = min(snapshots)
+    def resume(self) -> None:
+        """After the snapshots were read."""
+        if len(self._snapshots.whole) > 1:
+            self._released = self._snapshots.whole[0]
             self._work.set()
 
     async def run(self) -> None:
@@ -104,9 +104,9 @@ class Housekeeping:
         finally:
             state.close()
         if written:
-            positions = await self._snapshots.positions()
-            if len(positions) > 1:
-                self._released = positions[0]
+            whole = self._snapshots.whole
+            if len(whole) > 1:
+                self._released = whole[0]
         return written
 
     async def _index(self) -> None:

@@ -103,6 +103,9 @@ class Snapshots:
     def __init__(self, folder: Disk) -> None:
         self._folder = folder
         self.refused: list[str] = []  # what `load` passed over, and why
+        # Positions of those that can be relied on, oldest first: read and found whole and fitting,
+        # or written and synced by this life.
+        self.whole: list[int] = []
 
     async def load(self, newest: int) -> list[Snapshot]:
         """The whole ones at or below position `newest`, newest first; the others are told in `refused`."""
@@ -129,7 +132,7 @@ class Snapshots:
         *,
         idle_share: float = IDLE_SHARE,
     ) -> bool:
-        """Writes one in slices, resting in between, and forgets all but the newest two.
+        """Writes one in slices, resting in between, and forgets all but the newest two whole ones.
 
         `settle` returns when the row is durable up to the snapshot: one that speaks of items which
         a power loss can take back must never get its name (N4).
@@ -166,9 +169,12 @@ class Snapshots:
             if await folder.exists(_ASIDE):
                 await folder.unlink(_ASIDE)
             return False
-        names = [name for name in await folder.names() if name.startswith("snapshot-")]
-        for name in names[:-KEPT]:
-            await folder.unlink(name)
+        self.whole = sorted({*self.whole, identity.position})
+        if len(self.whole) >= KEPT:  # or those that could not be read are better than nothing
+            self.whole = self.whole[-KEPT:]
+            for position in await self.positions():
+                if position not in self.whole:
+                    await folder.unlink(_name(position))
         return True
 
     async def beyond(
@@ -194,7 +200,8 @@ class Snapshots:
         ]
 
     async def forget(self, position: int) -> None:
-        """For one that turned out not to belong to this row."""
+        """For one that is not needed, or turned out not to belong to this row."""
+        self.whole = [each for each in self.whole if each != position]
         await self._folder.unlink(_name(position))
 
     async def _read(self, name: str) -> bytes:

@@ -87,6 +87,35 @@ def test_a_damaged_snapshot_is_passed_over_for_the_older_one() -> None:
     assert after[2] == before[2]
 
 
+@pytest.mark.parametrize("which", [-1, -2])
+def test_a_damaged_snapshot_is_not_one_of_the_two_that_are_kept(which: int) -> None:
+    machine = Machine()
+
+    async def first(node: Keeper) -> None:
+        await Owner(node).order(makers.create, "t", {"max_entries": 5})
+        await fill(node, 100)
+
+    run(machine, first)
+    before = files(machine, "state/snapshot")
+    damaged = before[which]
+    (good,) = set(before) - {damaged}
+    machine.media.flip(damaged)
+
+    async def second(node: Keeper) -> None:
+        await fill(node, 45)
+        await trio.sleep(5)
+        kept = files(machine, "state/snapshot")
+        assert good in kept
+        assert len(kept) == 2, "the damaged one is of no use, and goes"
+        machine.media.flip(kept[-1])
+        machine.media.crash_before(1)
+        await fill(node, 1)
+
+    with pytest.raises(SimCrashed):
+        run(machine, second)
+    assert run(machine, look)[2] == [40, 41, 42, 43, 44]
+
+
 def test_without_any_snapshot_the_state_is_made_from_the_whole_row() -> None:
     machine = Machine()
     run(machine, fill)
