@@ -74,10 +74,17 @@ class Housekeeping:
         while True:
             await self._work.wait()
             self._work = trio.Event()
-            await self._index()
-            if self._is_due() and not await self.snapshot():
-                await trio.sleep(RETRY_SECONDS)
+            fits, waiting = True, self._keeper.numbers.waiting
+            # A snapshot that is due does not wait for all files: there may always be one more.
+            while fits and waiting() and not self._is_due():
+                fits = await self._index()
+            if self._is_due():
+                fits = await self.snapshot() and fits
             await self._tidy()
+            if waiting():
+                self._work.set()
+            if not fits:
+                await trio.sleep(RETRY_SECONDS)
 
     async def snapshot(self, *, idle_share: float = IDLE_SHARE) -> bool:
         """Writes one of the state as it is now.  False: the disk is full."""
@@ -109,13 +116,14 @@ class Housekeeping:
                 self._released = whole[0]
         return written
 
-    async def _index(self) -> None:
+    async def _index(self) -> bool:
+        """Writes the file that has waited longest.  False: the disk is full."""
         numbers = self._keeper.numbers
-        while (cover := numbers.waiting()) is not None:
-            if cover.upto > self._store.durable_position:
-                await self._store.sync()
-            if not await self._folder.write(numbers):
-                await trio.sleep(RETRY_SECONDS)
+        cover = numbers.waiting()
+        assert cover is not None, "nothing waits"
+        if cover.upto > self._store.durable_position:
+            await self._store.sync()
+        return await self._folder.write(numbers)
 
     async def _tidy(self) -> None:
         """Gives back what nobody can read any more."""

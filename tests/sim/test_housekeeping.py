@@ -160,3 +160,19 @@ def test_segments_of_small_entries_are_rewritten_when_most_have_died_and_not_bef
     run(machine, work, OPTIONS)
     found = run(machine, lambda node: values(node, "kept"), OPTIONS)
     assert found == [b"%d" % number for number in range(30)]
+
+
+def test_a_snapshot_comes_also_when_segments_are_sealed_faster_than_index_files_are_written() -> (
+    None
+):
+    machine = Machine()
+    machine.media.sync_latency = 0.01
+
+    async def work(node: Keeper) -> None:
+        producer = Producer(node)
+        for _ in range(200):  # each has a segment of its own
+            await producer.produce("t", [bytes(64 * KIB)])
+            await trio.sleep(machine.media.sync_latency)
+        assert any("snapshot-" in path for path in machine.media.paths())
+
+    run(machine, work, attrs.evolve(OPTIONS, store=attrs.evolve(OPTIONS.store, level="write")))
