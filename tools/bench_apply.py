@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sized
-from statistics import median
 
 from duckrow.node import columns, makers
 from duckrow.node.apply import apply
@@ -18,7 +17,7 @@ from duckrow.node.entries import Batch
 from duckrow.node.row import Bundle, Item, Member, View
 from duckrow.node.state import State
 
-from .bench_figures import Figure, Settings, at_least, at_most
+from .bench_figures import Figure, Rounds, Settings, Target, at_least, at_most
 
 STAMP = 1_700_000_000_000_000
 COMMANDS_A_TURN = 10_000
@@ -26,17 +25,16 @@ ENTRIES = 1_000  # of a batch of columns
 
 
 def apply_commands(settings: Settings) -> Iterator[Figure]:
-    turns = 5 if settings.quick else 15
+    turns = settings.scaled(15, 3)
     for topics, together in ((1, 1), (10_000, 1), (1, 64), (10_000, 64)):
-        settings.tell(f"apply, {topics:,} topics, {together} a bundle")
+        settings.tell(f"apply: {topics:,} topics, {together} in a bundle")
         work = _Applying(topics, together)
         work.turn()  # topics and lanes are made
-        spent = median([work.turn() for _ in range(turns)])
-        yield Figure(
-            name=f"a command of one entry, {_topics(topics)}, {together} in a bundle",
-            measured=spent * 1e6,
-            unit="CPU µs",
-            goal=at_most(15),
+        yield Figure.of(
+            f"a command of one entry, {_topics(topics)}, {together} in a bundle",
+            Rounds.of([work.turn() for _ in range(turns)], 1e6),
+            "CPU µs",
+            at_most(15),
         )
 
 
@@ -79,17 +77,17 @@ class _Applying:
 
 
 def open_columns(settings: Settings) -> Iterator[Figure]:
-    turns = 15 if settings.quick else 51
+    turns = settings.scaled(51, 5)
     values = [b"%0100d" % number for number in range(ENTRIES)]
     keys = [b"key-%d" % number for number in range(ENTRIES)]
     created = list(range(STAMP, STAMP + ENTRIES))
-    for what, body, goals in (
-        ("values of 100 B", columns.encode(values), (10e6, 1.5e6)),
-        ("with keys and times", columns.encode(values, keys, None, created), (None, None)),
+    for what, body, alone, objects in (
+        ("values of 100 B", columns.encode(values), at_least(10e6), at_least(1.5e6)),
+        ("with keys and times", columns.encode(values, keys, None, created), None, None),
     ):
-        settings.tell(f"columns, {what}")
-        yield _rate(f"columns alone, {what}", turns, goals[0], _columns(body))
-        yield _rate(f"body to Entry objects, {what}", turns, goals[1], _objects(body))
+        settings.tell(f"columns: {what}")
+        yield _rate(f"columns alone, {what}", turns, alone, _columns(body))
+        yield _rate(f"body to Entry objects, {what}", turns, objects, _objects(body))
 
 
 def _columns(body: bytes) -> Callable[[], Sized]:
@@ -101,7 +99,7 @@ def _objects(body: bytes) -> Callable[[], Sized]:
     return lambda: Batch("topic", 0, 1, STAMP, pid, columns.decode(body)).entries()
 
 
-def _rate(name: str, turns: int, least: float | None, work: Callable[[], Sized]) -> Figure:
+def _rate(name: str, turns: int, target: Target | None, work: Callable[[], Sized]) -> Figure:
     """Of batches that are opened one after the other."""
     rates = []
     for _ in range(turns):
@@ -109,12 +107,7 @@ def _rate(name: str, turns: int, least: float | None, work: Callable[[], Sized])
         for _ in range(20):
             assert len(work()) == ENTRIES
         rates.append(20 * ENTRIES / (time.process_time() - began))
-    return Figure(
-        name=f"{name}, {ENTRIES:,} a batch",
-        measured=median(rates),
-        unit="entries/CPU s",
-        goal=None if least is None else at_least(least),
-    )
+    return Figure.of(f"{name}, {ENTRIES:,} a batch", Rounds.of(rates), "entries/CPU s", target)
 
 
 def _topics(count: int) -> str:

@@ -2,12 +2,16 @@
 
     python -m duckrow.tools.bench_child fill FOLDER --entries 1000000 --batch 100
     python -m duckrow.tools.bench_child restart FOLDER
+    python -m duckrow.tools.bench_child read FOLDER                    what there is, from 1 on
     python -m duckrow.tools.bench_child go-on FOLDER --batch 100       until it is killed
     python -m duckrow.tools.bench_child topics FOLDER --topics 10000
 
 It tells what it finds in lines of JSON.  `fill` and `topics` end in order when their input does;
 `go-on` produces until it is killed, and says when that would hurt most: just before the next
 snapshot is there, when there is most to be applied again.
+
+`read` pulls in steps of --step: every number for batches, and for single entries so many that every
+page of the index is touched, since pulling each of ten million alone takes minutes.
 """
 
 from __future__ import annotations
@@ -24,28 +28,36 @@ from tempfile import TemporaryDirectory
 import trio
 
 from duckrow.node.alone import Options, open_node
+from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
-from duckrow.node.reading import Pull
+from duckrow.node.limits import MIB, SEGMENT_BYTES
+from duckrow.node.reading import PULL_ENTRIES, Pull
 from duckrow.node.realio import real_env
 from duckrow.node.storeoptions import WRITE, StoreOptions
 
-from .bench_client import BLOCK, Client, Cost, alone
+from .bench_client import BLOCK, VALUE_BYTES, Client, Cost, alone
 
-OPTIONS = Options(store=StoreOptions(level=WRITE))
+SNAPSHOT_COMMANDS = HousekeepingOptions().snapshot_commands
+SNAPSHOT_BYTES = HousekeepingOptions().snapshot_bytes
 TOPIC = "topic"
 TURNS = 15
 TELL = 100  # blocks between two lines
+ALMOST = 0.9  # of what makes a snapshot due
+GO_ON_BYTES = 4_096 * MIB  # the most that `go-on` writes, so that no mistake fills the disk
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="bench_child")
-    parser.add_argument("what", choices=("fill", "restart", "go-on", "topics"))
+    parser.add_argument("what", choices=("fill", "restart", "read", "go-on", "topics"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--entries", type=int, default=0)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--topics", type=int, default=0)
+    parser.add_argument("--step", type=int, default=1)
+    parser.add_argument("--segment", type=int, default=SEGMENT_BYTES, help="bytes")
+    parser.add_argument("--snapshot", type=int, default=SNAPSHOT_COMMANDS, help="commands")
     asked = parser.parse_args(arguments)
-    work = {"fill": fill, "restart": restart, "go-on": go_on, "topics": topics}
+    work = {"fill": fill, "restart": restart, "read": read, "go-on": go_on, "topics": topics}
     trio.run(work[asked.what], asked)
 
 
@@ -55,7 +67,7 @@ def tell(**facts: object) -> None:
 
 async def fill(asked: argparse.Namespace) -> None:
     """`entries` entries in batches of `batch`; then the same in a small node, in turns."""
-    async with opened(asked.folder) as node:
+    async with opened(asked) as node:
         client = Client(node, asked.batch, [TOPIC])
         began, done = time.monotonic(), 0
         while done < asked.entries:
@@ -65,7 +77,7 @@ async def fill(asked: argparse.Namespace) -> None:
                 tell(entries=done, rate=done / (time.monotonic() - began))
         facts = {"filled": done, "seconds": time.monotonic() - began, **resident()}
         with TemporaryDirectory(dir=asked.folder) as folder:
-            async with open_node(real_env("small", folder), OPTIONS) as other:
+            async with open_node(real_env("small", folder), options(asked)) as other:
                 tell(**facts, **await compared(node, client, other, asked.batch))
         await trio.to_thread.run_sync(sys.stdin.read)
 
@@ -77,8 +89,8 @@ async def compared(node: Keeper, client: Client, other: Keeper, batch: int) -> d
     blocks: dict[str, list[Cost]] = {"big": [], "small": []}
     singles: dict[str, list[Cost]] = {"big": [], "small": []}
     for _ in range(TURNS):
-        blocks["big"].append(await client.block())
-        blocks["small"].append(await small.block())
+        blocks["big"].append(await client.measured())
+        blocks["small"].append(await small.measured())
     for _ in range(TURNS):
         singles["big"].append(await alone(node, TOPIC))
         singles["small"].append(await alone(other, TOPIC))
@@ -87,42 +99,68 @@ async def compared(node: Keeper, client: Client, other: Keeper, batch: int) -> d
 
 async def restart(asked: argparse.Namespace) -> None:
     before = newest_snapshot(asked.folder)
-    async with opened(asked.folder) as node:
+    async with opened(asked) as node:
         last = last_of(node)
         found = await node.reader.pull(Pull(topic=TOPIC, after=max(0, last - 10)))
-        row = node.numbers.at_position(found.topic_id, 0, before + 1)
         tell(
             last=last,
             read=sum(batch.stop - batch.start for batch in found.batches),
             position=node.state.position,
             replayed=node.state.position - before,
-            replayed_entries=0 if row is None else last - row.first + 1,
+            replayed_entries=last - after_position(node, before),
             records=node.row.store.recovered.records,
             **resident(),
         )
 
 
+async def read(asked: argparse.Namespace) -> None:
+    async with opened(asked) as node:
+        began, after, pulls, entries = time.process_time(), 0, 0, 0
+        last = last_of(node)
+        limit = PULL_ENTRIES if asked.step == 1 else 1
+        while after < last:
+            found = await node.reader.pull(Pull(topic=TOPIC, after=after, limit=limit))
+            got = sum(batch.stop - batch.start for batch in found.batches)
+            assert got, f"there is nothing after {after:,}, and {last:,} is the last"
+            pulls, entries = pulls + 1, entries + got
+            after += got if asked.step == 1 else asked.step
+        cpu = time.process_time() - began
+        tell(last=last, pulls=pulls, read=entries, cpu=cpu, **resident())
+
+
 async def go_on(asked: argparse.Namespace) -> None:
-    """Until it is killed; says when two snapshots were written and the third is about to be."""
-    async with opened(asked.folder) as node:
-        client = Client(node, asked.batch, [TOPIC])
-        longest, newest, teeth, told = 0, newest_snapshot(asked.folder), 0, False
-        while True:
+    """Until it is killed; says when a snapshot was written and the next one is almost due."""
+    async with opened(asked) as node:
+        client, first, told = (
+            Client(node, asked.batch, [TOPIC]),
+            newest_snapshot(asked.folder),
+            False,
+        )
+        began, limit = last_of(node), GO_ON_BYTES // VALUE_BYTES
+        while (last := last_of(node)) - began < limit:
             await client.block()
-            found = newest_snapshot(asked.folder)
-            if found != newest:
-                newest, teeth = found, teeth + 1
-            behind = node.state.position - newest
-            if teeth < 3:
-                longest = max(longest, behind) if teeth else 0
-            if teeth >= 3 and behind >= 0.95 * longest and not told:
-                told = True
-                tell(acknowledged=last_of(node), behind=behind)
+            newest = newest_snapshot(asked.folder)
+            if newest != first and not told:
+                behind = last - after_position(node, newest)
+                due = max(
+                    behind / asked.batch / asked.snapshot, behind * VALUE_BYTES / SNAPSHOT_BYTES
+                )
+                if told := due >= ALMOST:
+                    tell(acknowledged=last)
+        assert told, f"no snapshot was almost due within {limit:,} entries"
+        await trio.sleep_forever()
+
+
+def after_position(node: Keeper, position: int) -> int:
+    """The last number that an item up to this position gave."""
+    topic = node.state.topic(TOPIC)
+    row = None if topic is None else node.numbers.at_position(topic.id, 0, position + 1)
+    return last_of(node) if row is None else row.first - 1
 
 
 async def topics(asked: argparse.Namespace) -> None:
     """Ten entries in each of so many topics."""
-    async with opened(asked.folder) as node:
+    async with opened(asked) as node:
         tell(topics=0, **resident())
         client = Client(node, 1, [f"topic-{number:05d}" for number in range(asked.topics)])
         for _ in range(0, 10 * asked.topics, BLOCK):
@@ -131,11 +169,18 @@ async def topics(asked: argparse.Namespace) -> None:
         await trio.to_thread.run_sync(sys.stdin.read)
 
 
+def options(asked: argparse.Namespace) -> Options:
+    return Options(
+        store=StoreOptions(level=WRITE, segment_bytes=asked.segment),
+        housekeeping=HousekeepingOptions(snapshot_commands=asked.snapshot),
+    )
+
+
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Keeper]:
+async def opened(asked: argparse.Namespace) -> AsyncIterator[Keeper]:
     began = time.monotonic()
     cpu = time.process_time()
-    async with open_node(real_env("bench", folder), OPTIONS) as node:
+    async with open_node(real_env("bench", asked.folder), options(asked)) as node:
         tell(ready=time.monotonic() - began, ready_cpu=time.process_time() - cpu)
         yield node
         began = time.monotonic()

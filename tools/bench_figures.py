@@ -1,48 +1,62 @@
-"""Figures: what was measured, what it is compared with, and what it should have reached.
+"""Figures: what was measured, and the target beside it.
 
 Two cores that others use as well give no absolute speed that means anything.  So a figure is either
 the ratio to a limit that was taken *in turns* with it, or CPU time, which the others only disturb
 by what they do to the caches:
 
     ours  limit  ours  limit  ours  limit        ratio = median of the ratios of neighbours
+
+The spread says where the middle eight of ten rounds lie.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
+from typing import NamedTuple
 
 import attrs
 
 
 @attrs.frozen
-class Goal:
-    """A figure, or its ratio, should be at least, or at most, so much."""
+class Target:
+    """A figure should be at least, or at most, so much."""
 
     value: float
-    at_least: bool = True
-    of_ratio: bool = False
+    least: bool
 
-    def holds(self, measured: float, ratio: float | None) -> bool:
-        found = ratio if self.of_ratio else measured
-        assert found is not None, "a goal of a ratio needs one"
-        return found >= self.value if self.at_least else found <= self.value
+    def met(self, measured: float) -> bool:
+        return measured >= self.value if self.least else measured <= self.value
 
     def __str__(self) -> str:
-        what = "ratio " if self.of_ratio else ""
-        return f"{what}{'≥' if self.at_least else '≤'} {number(self.value)}"
+        return f"{'≥' if self.least else '≤'} {number(self.value)}"
 
 
-def at_least(value: float, *, of_ratio: bool = False) -> Goal:
-    return Goal(value, True, of_ratio)
+def at_least(value: float) -> Target:
+    return Target(value, least=True)
 
 
-def at_most(value: float, *, of_ratio: bool = False) -> Goal:
-    return Goal(value, False, of_ratio)
+def at_most(value: float) -> Target:
+    return Target(value, least=False)
+
+
+class Rounds(NamedTuple):
+    """The same measured several times."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float], scale: float = 1.0) -> Rounds:
+        scaled = [scale * value for value in values]
+        if len(scaled) < 2:
+            return cls(scaled[0], scaled[0], scaled[0])
+        tenths = quantiles(scaled, n=10, method="inclusive")
+        return cls(median(scaled), tenths[0], tenths[-1])
 
 
 @attrs.frozen(kw_only=True)
@@ -50,51 +64,67 @@ class Figure:
     name: str
     measured: float
     unit: str
-    limit: float | None = None  # what it is compared with, in the same unit
-    limit_name: str = ""
-    ratio: float | None = None
-    goal: Goal | None = None  # None: for information
+    rounds: Rounds | None = None  # None: it was measured once
+    target: Target | None = None  # None: for information
     note: str = ""
 
+    @classmethod
+    def of(
+        cls, name: str, rounds: Rounds, unit: str, target: Target | None = None, note: str = ""
+    ) -> Figure:
+        return cls(
+            name=name,
+            measured=rounds.median,
+            unit=unit,
+            rounds=rounds,
+            target=target,
+            note=note,
+        )
+
     @property
-    def verdict(self) -> str:
-        if self.goal is None:
-            return ""
-        return "ok" if self.goal.holds(self.measured, self.ratio) else "short"
+    def met(self) -> bool | None:
+        """None: it has no target."""
+        return None if self.target is None else self.target.met(self.measured)
 
     def as_json(self) -> dict[str, object]:
-        found = attrs.asdict(self, recurse=False)
-        found["goal"] = None if self.goal is None else str(self.goal)
-        return {key: value for key, value in found.items() if value not in (None, "")} | {
-            "verdict": self.verdict or "information"
+        return {
+            "name": self.name,
+            "measured": self.measured,
+            "unit": self.unit,
+            "spread": None if self.rounds is None else [self.rounds.low, self.rounds.high],
+            "target": None if self.target is None else str(self.target),
+            "met": self.met,
+            "note": self.note,
         }
 
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What a case has to know of how it is run."""
+    """What a group has to know of how it is run."""
 
     folder: Path  # for its files; the caller removes it
-    quick: bool
-    entries: int  # of the volume cases
+    entries: int  # how many are many; the other sizes follow from `size`
+    size: float  # 1: as it is meant to be; less: smaller, quicker and less exact
     tell: Callable[[str], None]  # how far it is, for whoever watches
+
+    def scaled(self, count: int, least: int) -> int:
+        return max(least, int(count * self.size))
 
 
 @attrs.frozen
-class Case:
+class Group:
     name: str
     what: str
     run: Callable[[Settings], Iterator[Figure]]
 
 
-def in_turns(
-    ours: Callable[[], float], limit: Callable[[], float], turns: int
-) -> tuple[float, float, float]:
-    """Median of each, and of the ratios of neighbours.  One turn more, the first, does not count."""
-    ours(), limit()
-    pairs = [(ours(), limit()) for _ in range(turns)]
-    ratio = median([one / other for one, other in pairs])
-    return median([one for one, _ in pairs]), median([other for _, other in pairs]), ratio
+class NoRoomError(Exception):
+    """The group cannot be run here."""
+
+
+def ratios(ours: Sequence[float], limit: Sequence[float]) -> Rounds:
+    """Of what was measured in turns."""
+    return Rounds.of([one / other for one, other in zip(ours, limit, strict=True)])
 
 
 def machine() -> dict[str, object]:
@@ -103,13 +133,10 @@ def machine() -> dict[str, object]:
     memory = [line for line in _read("/proc/meminfo").splitlines() if line.startswith("MemTotal")]
     return {
         "cpu": cpu[0].split(":", 1)[1].strip() if cpu else platform.processor(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)),
         "memory": memory[0].split(":", 1)[1].strip() if memory else "unknown",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "flags": sys.flags.optimize,
         "load": [round(each, 2) for each in os.getloadavg()],
     }
 

@@ -10,11 +10,11 @@ then the node goes on until its dead segments are gone, and mostly dead ones are
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from statistics import median
 
 import attrs
 import trio
@@ -29,9 +29,10 @@ from duckrow.node.realio import real_env
 from duckrow.node.storeoptions import WRITE, StoreOptions
 
 from .bench_client import BLOCK, Client
-from .bench_figures import Figure, Settings, at_most
+from .bench_figures import Figure, Rounds, Settings, at_most
 
 PAUSE_MS = 5.0
+ROUNDS = 3
 SEGMENT_BYTES = 16 * MIB  # small, so that many of them die
 OPTIONS = Options(
     store=StoreOptions(level=WRITE, segment_bytes=SEGMENT_BYTES, followable_bytes=SEGMENT_BYTES),
@@ -68,21 +69,22 @@ SCENES = (
 
 
 def pauses(settings: Settings) -> Iterator[Figure]:
-    entries, rounds = (200_000, 1) if settings.quick else (1_000_000, 3)
+    entries = settings.scaled(1_000_000, 20_000)
     for number, scene in enumerate(SCENES):
         found = []
-        for round_ in range(rounds):
-            settings.tell(f"pauses, {scene.name}, round {round_ + 1} of {rounds}")
-            folder = settings.folder / f"pauses-{number}-{round_}"
+        for round_ in range(ROUNDS):
+            settings.tell(f"pauses: {scene.name}, round {round_ + 1} of {ROUNDS}")
+            folder = settings.folder / f"{number}-{round_}"
             found.append(trio.run(_prune, folder, scene, entries))
-        yield Figure(
-            name=f"longest step, {entries:,} entries, {scene.name}",
-            measured=median([steps.seconds for steps, _ in found]) * 1e3,
-            unit="ms",
-            limit=median([limit.seconds for _, limit in found]) * 1e3,
-            limit_name="before",
-            goal=at_most(PAUSE_MS),
-            note="in " + ", ".join(dict.fromkeys(steps.task for steps, _ in found)),
+            shutil.rmtree(folder)
+        before = Rounds.of([before.seconds for _, before in found], 1e3).median
+        tasks = ", ".join(dict.fromkeys(steps.task for steps, _ in found))
+        yield Figure.of(
+            f"longest step, {entries:,} entries, {scene.name}",
+            Rounds.of([steps.seconds for steps, _ in found], 1e3),
+            "ms",
+            at_most(PAUSE_MS),
+            f"in {tasks}; before the pruning the longest was {before:.2g} ms",
         )
 
 

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -24,7 +23,7 @@ from duckrow.node.producer import Producer
 from duckrow.node.realio import RealFile, real_env
 from duckrow.node.storeoptions import FSYNC, StoreOptions
 
-from .bench_figures import Figure, Settings, at_least
+from .bench_figures import Figure, Rounds, Settings, at_least
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCERS = 32
@@ -39,55 +38,58 @@ print(json.dumps([grouped(seed, producers={PRODUCERS}, sync_seconds={SYNC_SECOND
 _TOY = """
 import json, time
 from sim.toy import run
-began = time.process_time()
-steps = run(7, rounds=%d).steps
-print(json.dumps(steps / (time.process_time() - began)))
+found = []
+for seed in range(7):
+    began = time.process_time()
+    steps = run(seed, rounds=%d).steps
+    found.append(steps / (time.process_time() - began))
+print(json.dumps(found))
 """
 _SCENARIO = """
 import json
 from sim.scenario import run_seed
 found = [run_seed(seed) for seed in range(%d)]
-print(json.dumps([sum(each.steps for each in found), sum(each.cpu for each in found),
-    sum(each.simulated for each in found)]))
+print(json.dumps([(each.steps, each.cpu, each.simulated) for each in found]))
 """
 
 
 def grouping(settings: Settings) -> Iterator[Figure]:
-    settings.tell("group commit, simulated")
-    yield Figure(
-        name=f"level fsync, {PRODUCERS} producers, 5 ms a sync, simulated",
-        measured=median(_simulated(_GROUPED)),
-        unit="produces/sync",
-        goal=at_least(15),
+    settings.tell("fsync: simulated")
+    yield Figure.of(
+        f"level fsync, {PRODUCERS} producers, 5 ms a sync, simulated",
+        Rounds.of(_simulated(_GROUPED)),
+        "produces/sync",
+        at_least(15),
     )
-    settings.tell("group commit, this disk")
-    produced, syncs, seconds = trio.run(
-        _grouped_here, settings.folder, 50 if settings.quick else 300
-    )
+    settings.tell("fsync: this disk")
+    each = settings.scaled(300, 10)
+    produced, syncs, seconds = trio.run(_grouped_here, settings.folder, each)
     yield Figure(
         name=f"level fsync, {PRODUCERS} producers, this disk",
         measured=produced / syncs,
         unit="produces/sync",
-        note=f"{syncs:,} syncs of {seconds / syncs * 1e3:.2f} ms, {produced / seconds:,.0f} produces/s",
+        note=f"{syncs:,} syncs of {seconds / syncs * 1e3:.2g} ms, {produced / seconds:,.0f} produces/s",
     )
 
 
 def speed(settings: Settings) -> Iterator[Figure]:
-    settings.tell("simulation, the toy")
-    yield Figure(
-        name="the rig alone: four hosts that talk, write and die",
-        measured=_simulated(_TOY % (5 if settings.quick else 20)),
-        unit="steps/CPU s",
-        goal=at_least(60_000),
+    settings.tell("simulation: the rig")
+    yield Figure.of(
+        "the rig alone: four hosts that talk, write and die",
+        Rounds.of(_simulated(_TOY % settings.scaled(10, 1))),
+        "steps/CPU s",
+        at_least(60_000),
     )
-    settings.tell("simulation, the node")
-    steps, cpu, seconds = _simulated(_SCENARIO % (4 if settings.quick else 20))
-    yield Figure(
-        name="a node, its clients, faults, checks and history",
-        measured=steps / cpu,
-        unit="steps/CPU s",
-        goal=at_least(60_000),
-        note=f"{seconds / cpu:.1f} simulated seconds a CPU second",
+    settings.tell("simulation: a node")
+    found = _simulated(_SCENARIO % settings.scaled(12, 1))
+    rates = [steps / cpu for steps, cpu, _ in found]
+    simulated, cpu = sum(each[2] for each in found), sum(each[1] for each in found)
+    yield Figure.of(
+        "a node, its clients, faults, checks and history",
+        Rounds.of(rates),
+        "steps/CPU s",
+        at_least(60_000),
+        f"{simulated / cpu:.1f} simulated seconds a CPU second, {len(rates)} seeds",
     )
 
 
