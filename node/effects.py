@@ -143,6 +143,12 @@ def explain(result: Result) -> str:
     return f"{told} (decided before)" if result.duplicate else told
 
 
+def wording(each: Code | Reason) -> str:
+    """The sentence of a code or reason, with the names of its values; empty if the code says it."""
+    words = _BY_CODE.get(each, "") if isinstance(each, Code) else _BY_REASON.get(each, "")
+    return words.replace(":,}", "}")
+
+
 _BY_CODE: Final = {
     Code.ORDERED: "{count:,} entries are in the row, the first as {first:,}",
     Code.WAITING: "{count:,} entries wait for room, and will be numbered when there is some",

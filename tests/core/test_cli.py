@@ -1,0 +1,320 @@
+"""The command line: finding a command, saying what is wrong, and exit codes that scripts can rely on."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clikit import Terminal, console_of, duckrow
+from duckrow.node import errors
+from duckrow.tools import cli
+from duckrow.tools.cli import INDEX, WORDS, commands, run
+from duckrow.tools.cli_explain import ADVICE, EXITS, meanings
+from duckrow.tools.command import Args, Command, help_of, option, whole
+from duckrow.tools.console import Console, progress_line
+
+ROOT = Path(__file__).parents[2]
+ALL = [command for word in WORDS for command in commands(word)]
+
+
+def process(*words: str, flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *flags, "-m", "duckrow.tools.cli", *words],
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_first_help_imports_nothing_that_takes_time() -> None:
+    """Its time is measured in the benchmarks; here, what it must not be spent on."""
+    done = process("--help", flags=("-X", "importtime"))
+
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0
+    heavy = {"attr", "attrs", "trio", "cbor2", "crc32c", "asyncio", "typing_extensions", "json"}
+    assert loaded & heavy == set()
+    assert {name for name in loaded if name.startswith("duckrow.")} == (
+        {"duckrow.tools", "duckrow.tools.console", "duckrow.tools.command"}
+    )
+
+
+def test_every_command_is_in_the_file_of_its_first_word_and_says_what_it_does() -> None:
+    for word in WORDS:
+        there = commands(word)
+        assert all(command.words.split(" ")[0] == word for command in there)
+        assert len({command.words for command in there}) == len(there)
+    for command in ALL:
+        assert command.sentence[0].isupper()
+        assert not command.sentence.endswith(".")
+        assert command.examples, f"{command.words} has no example"
+        assert all(each.said for each in command.all_options)
+
+
+def test_every_file_of_a_command_is_in_the_index() -> None:
+    files = {path.stem.removeprefix("cli_") for path in (ROOT / "tools").glob("cli_*.py")}
+
+    assert files == set(WORDS)
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda command: command.words)
+def test_every_command_has_help_with_its_options_and_examples(command: Command) -> None:
+    done = duckrow(f"{command.words} --help")
+
+    assert done.code == 0
+    assert done.text == help_of(command)
+    assert max(map(len, done.lines)) <= 100
+    assert all(
+        max(each.names, key=len).lstrip("-") in done.text.lower() for each in command.options
+    )
+    assert all(example in done.text for example in command.examples)
+
+
+@pytest.mark.parametrize("line", ["", "--help", "-h", "help"])
+def test_the_first_help_names_every_command(line: str) -> None:
+    done = duckrow(line)
+
+    assert done.code == 0
+    assert all(f"  {word}" in done.text for word in WORDS)
+    assert all(f"{part}:" in done.lines for part in INDEX)
+
+
+@pytest.mark.parametrize("line", ["config", "config --help", "help config"])
+def test_a_noun_alone_tells_its_verbs(line: str) -> None:
+    done = duckrow(line)
+
+    assert done.code == 0
+    assert "config init" in done.text
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("confg", "there is no command 'confg'; did you mean config?"),
+        ("zzz", "there is no command 'zzz': there are "),
+        ("config chek", "there is no command 'config chek'; did you mean check?"),
+        ("--nix config", "there is no option --nix"),
+        ("--url", "no command was given"),
+        ("config init a b", "unrecognized arguments: b (see duckrow config init --help)"),
+        ("config check --set x", "--set x: write --set section.name=value"),
+        ("completion", "the following arguments are required"),
+        ("completion ksh", "argument SHELL: invalid choice: 'ksh'"),
+        ("config show --orig", "unrecognized arguments: --orig"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_sentence_and_exit_2(line: str, said: str) -> None:
+    done = duckrow(line)
+
+    assert done.code == 2
+    assert done.err.startswith(f"duckrow: {said}")
+    assert done.err.count("\n") == 1
+    assert done.out == b""
+
+
+def with_command(monkeypatch: pytest.MonkeyPatch, run_it: object) -> None:
+    made = Command("explain", "Fails", run_it)  # type: ignore[arg-type]
+    monkeypatch.setattr(cli, "commands", lambda _word: (made,))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.NotFound("no topic 'rides'"), 3),
+        (errors.Timeout("no answer"), 4),
+        (errors.NoQuorum("not now"), 5),
+        (errors.Full("no room"), 1),
+        (errors.Disconnected("nobody there"), 1),
+        (FileNotFoundError(2, "No such file or directory", "x.txt"), 1),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence_and_a_code(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_args: Args, _console: Console) -> int:
+        raise error
+
+    with_command(monkeypatch, fail)
+    done = duckrow("explain")
+
+    assert done.code == code
+    assert done.err == f"duckrow: {error}\n"
+
+
+def test_a_mistake_of_ours_is_called_one_and_debug_shows_where(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_args: Args, _console: Console) -> int:
+        raise KeyError("x")
+
+    with_command(monkeypatch, fail)
+
+    assert duckrow("explain").code == 1
+    assert duckrow("explain").err.startswith("duckrow: a mistake of ours: KeyError: 'x' (")
+    assert "Traceback" not in duckrow("explain").err
+    assert "in fail" in duckrow("explain --debug").err
+
+
+def test_an_interrupt_is_exit_130_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_args: Args, _console: Console) -> int:
+        raise KeyboardInterrupt
+
+    with_command(monkeypatch, interrupt)
+
+    assert duckrow("explain") == (130, b"", "")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    first = f"'{sys.executable}' -m duckrow.tools.cli explain | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", first.replace("explain", "completion bash")],
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+def test_a_broken_pipe_is_silent() -> None:
+    class Closed(Terminal):
+        def write(self, _data: object) -> int:
+            raise BrokenPipeError
+
+    console = console_of()
+    console.out = Closed()
+
+    assert run(["explain"], console) == 0
+
+
+def test_options_may_stand_before_the_command() -> None:
+    seen = {}
+
+    def look(args: Args, _console: Console) -> int:
+        seen.update(vars(args))
+        return 0
+
+    made = Command("explain", "Looks", look, (option("code", said="x", many="?"),), url=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "commands", lambda _word: (made,))
+        assert duckrow("--url duck://a --debug explain x --timeout 500ms").code == 0
+        assert (seen["url"], seen["debug"], seen["code"], seen["timeout"]) == (
+            ("duck://a", True, "x", 0.5)
+        )
+        assert duckrow("--url=duck://b explain --timeout 3 -- --help").code == 0
+        assert (seen["url"], seen["code"], seen["timeout"]) == ("duck://b", "--help", 3.0)
+        assert duckrow("explain --timeout x").code == 2
+
+
+def test_a_whole_number_has_its_bounds() -> None:
+    made = Command(
+        "explain", "Looks", lambda _a, _c: 0, (option("--max", said="x", kind=whole(1, 9)),)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "commands", lambda _word: (made,))
+        codes = [duckrow(f"explain --max {text}").code for text in ("1", "9", "0", "10", "-1", "x")]
+
+    assert codes == [0, 0, 2, 2, 2, 2]
+
+
+def test_every_error_is_explained_with_what_to_do() -> None:
+    kinds = [each for each in vars(errors).values() if isinstance(each, type)]
+    codes = {
+        each.code
+        for each in kinds
+        if issubclass(each, errors.DuckrowError) and each is not errors.DuckrowError
+    }
+
+    assert codes <= set(ADVICE)
+    assert all(len(meanings()[code]) >= 2 for code in codes)
+    assert all(said[0].endswith(".") for said in meanings().values())
+
+
+def test_explain_knows_errors_results_reasons_and_exit_codes() -> None:
+    assert duckrow("explain no-quorum").lines[0].startswith("An error: nothing can be ordered now")
+    assert duckrow("explain WITHDRAWN").lines == [
+        "A result: it was withdrawn before it was numbered, and never will be."
+    ]
+    assert duckrow("explain routing_changed").lines[0].startswith("A reason: the topic has DETAIL")
+    assert [duckrow(f"explain {code}").lines for code in EXITS] == [
+        [f"An exit code: {said}"] for said in EXITS.values()
+    ]
+    assert duckrow("explain tiemout") == (
+        3,
+        b"",
+        "duckrow: 'tiemout' is no code: did you mean timeout?\n",
+    )
+
+
+def test_bash_accepts_the_completion_and_completes() -> None:
+    asked = """
+        source /dev/stdin
+        try() { COMP_WORDS=(duckrow "$@"); COMP_CWORD=$#; COMPREPLY=(); _duckrow; echo "${COMPREPLY[@]}"; }
+        try conf; try config ch; try config show --or; try completion f; try nix xyz; try config init x --fo
+    """
+    done = subprocess.run(
+        ["bash", "-uc", asked],
+        input=duckrow("completion bash").text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd="/proc/self/task",
+    )
+
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["config", "check", "--origin", "fish", "", "--force"]
+
+
+def test_the_completions_for_other_shells_name_every_command() -> None:
+    for shell in ("zsh", "fish"):
+        text = duckrow(f"completion {shell}").text
+        assert all(verb in text for command in ALL for verb in command.words.split(" "))
+
+
+def test_progress_is_told_to_a_terminal_after_a_second_and_wiped_at_the_end() -> None:
+    time = [0.0]
+    console = console_of(terminal=True, now=lambda: time[0])
+    with console.progress("produced", 100) as progress:
+        for _ in range(20):
+            time[0] += 0.1
+            progress.add(1)
+        told = console.err.getvalue()  # type: ignore[attr-defined]
+
+    first = told.split("\r")[1]
+    assert "produced 10 of 100" in first or "produced 11 of 100" in first
+    assert console.err.getvalue().endswith("\r\033[K")  # type: ignore[attr-defined]
+    assert progress.done == 20
+
+
+def test_progress_is_nothing_to_a_pipe_or_in_less_than_a_second() -> None:
+    time = [0.0]
+    for terminal, seconds in ((False, 100.0), (True, 0.9)):
+        console = console_of(terminal=terminal, now=lambda: time[0])
+        with console.progress("produced") as progress:
+            time[0] += seconds
+            progress.add(1)
+        assert console.err.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_a_line_of_progress_has_count_part_and_rate() -> None:
+    assert progress_line("produced", 50, 200, 2.0) == (
+        "produced 50 of 200  [======                  ]   25%  25/s"
+    )
+    assert progress_line("read", 1_000, None, 0.5) == "read 1,000  2,000/s"
+    assert "100%" in progress_line("read", 300, 200, 1.0)
+
+
+def test_words_of_examples_are_those_of_their_command() -> None:
+    for command in ALL:
+        for example in command.examples:
+            assert f"duckrow {command.words}" in example
+            assert shlex.split(example)
