@@ -6,36 +6,41 @@ also when the same command came twice, from two connections, after the first one
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
 from .commands import Head
-from .effects import Answer, Code, Result
+from .effects import WAITING, Answer, Result
 
 Key = tuple[bytes, int, str, int, int]
+Told = Callable[[Result | Exception], None]
 
 
 def key_of(asked: Head | Answer) -> Key:
     return asked.pid, asked.epoch, asked.topic, asked.partition, asked.seq
 
 
-class _Call:
-    """One who waits, and what it is woken with."""
-
-    __slots__ = ("outcome", "task")
-
-    def __init__(self) -> None:
-        self.task = trio.lowlevel.current_task()
-        self.outcome: Result | Exception | None = None
-
-
 class Calls:
     """All commands that somebody waits for."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, list[_Call]] = {}
+        self._waiting: dict[Key, list[Told]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def tell(self, key: Key, told: Told) -> None:
+        """`told` gets the final result, or an error; before it, perhaps, that a batch waits."""
+        self._waiting.setdefault(key, []).append(told)
+
+    def forget(self, key: Key, told: Told) -> None:
+        """Nobody is there any more."""
+        calls = self._waiting.get(key, [])
+        if told in calls:
+            calls.remove(told)
+            if not calls:
+                del self._waiting[key]
 
     async def wait(self, key: Key) -> Result:
         """Until the final result.  Cancelled: what becomes of the command is not known here.
@@ -43,23 +48,33 @@ class Calls:
         It parks without a checkpoint before, so what is submitted just before cannot be answered
         too early.
         """
-        call = _Call()
-        self._waiting.setdefault(key, []).append(call)
+        task = trio.lowlevel.current_task()
+        final: Result | Exception | None = None
+
+        def told(outcome: Result | Exception) -> None:
+            nonlocal final
+            if isinstance(outcome, Exception) or outcome.code != WAITING:
+                final = outcome
+                trio.lowlevel.reschedule(task)
 
         def abort(_raise_cancel: object) -> trio.lowlevel.Abort:
-            self._leave(key, call)
+            self.forget(key, told)
             return trio.lowlevel.Abort.SUCCEEDED
 
+        self.tell(key, told)
         await trio.lowlevel.wait_task_rescheduled(abort)
-        if isinstance(call.outcome, Exception):
-            raise call.outcome
-        assert call.outcome is not None, "woken without an outcome"
-        return call.outcome
+        if isinstance(final, Exception):
+            raise final
+        assert final is not None, "woken without an outcome"
+        return final
 
     def answer(self, answer: Answer) -> None:
-        # A batch that waits for room gets a second answer, and that one is final.
-        if answer.result.code != Code.WAITING:
-            self._wake(key_of(answer), answer.result)
+        key, result = key_of(answer), answer.result
+        if result.code == WAITING:  # a second answer follows, and that one is final
+            for told in self._waiting.get(key, ()):
+                told(result)
+        else:
+            self._wake(key, result)
 
     def fail(self, key: Key, error: Exception) -> None:
         """It certainly does not happen, or this node can no longer tell."""
@@ -70,12 +85,5 @@ class Calls:
             self._wake(key, error)
 
     def _wake(self, key: Key, outcome: Result | Exception) -> None:
-        for call in self._waiting.pop(key, ()):
-            call.outcome = outcome
-            trio.lowlevel.reschedule(call.task)
-
-    def _leave(self, key: Key, call: _Call) -> None:
-        calls = self._waiting[key]
-        calls.remove(call)
-        if not calls:
-            del self._waiting[key]
+        for told in self._waiting.pop(key, ()):
+            told(outcome)

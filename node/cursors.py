@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import attrs
@@ -49,6 +50,38 @@ class Last(enum.Enum):
 LAST: Final = Last.LAST
 FIRST: Final = Cursor()
 After = int | Cursor | Back | Last
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def read(after: object) -> After:
+    """What a user says: a number done, `first`, `last`, -k for the last k, a time (datetime, with
+    its zone), {partition: number}, or what an earlier pull gave as `after`.
+
+    Raises:
+        Refused: it is none of these.
+    """
+    match after:
+        case Cursor() | Back() | Last():
+            return after
+        case bool():
+            pass
+        case int():
+            return after if after >= 0 else Back(-after)
+        case "first":
+            return FIRST
+        case "last":
+            return LAST
+        case datetime() if after.tzinfo is not None:
+            return Cursor(since=max(0, (after - _EPOCH) // _MICROSECOND))
+        case datetime():
+            raise Refused(f"pull after {after}: a time needs its zone, as in datetime.now(UTC)")
+        case Mapping() if all(type(n) is int for pair in after.items() for n in pair):
+            return Cursor(dict(after))
+    raise Refused(
+        f"pull after {after!r:.60}: it is a number, 'first', 'last', a time, or {{partition: number}}"
+    )
 
 
 def check(after: After) -> None:

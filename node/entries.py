@@ -21,6 +21,7 @@ import attrs
 
 from .codec import decode
 from .columns import Columns, Headers
+from .cursors import After
 from .pulled import Pulled
 
 
@@ -96,14 +97,24 @@ class Entries(Sequence[Entry]):
     """What a pull brings: a sequence of entries, perhaps empty, never to be changed.
 
     `first` and `last` are the numbers that the partition held when it was read; `missing` says how
-    many entries after the cursor were pruned before they could be read.
+    many entries after the cursor were pruned before they could be read.  A pull goes on with
+    `after`, at any node; `topic_id` says which topic of that name it was.
     """
 
-    __slots__ = ("_ends", "batches", "first", "last", "missing")
+    __slots__ = ("_ends", "after", "batches", "first", "last", "missing", "topic_id")
 
     def __init__(
-        self, batches: Sequence[Batch] = (), *, missing: int = 0, first: int = 1, last: int = 0
+        self,
+        batches: Sequence[Batch] = (),
+        *,
+        missing: int = 0,
+        first: int = 1,
+        last: int = 0,
+        after: After = 0,
+        topic_id: int = 0,
     ) -> None:
+        self.after = after
+        self.topic_id = topic_id
         self.batches = tuple(batches)
         self.missing = missing
         self.first = first
@@ -173,4 +184,11 @@ def entries_of(topic: str, pulled: Pulled) -> Entries:
         )
     spans = list(pulled.spans.values())
     first, last = spans[0] if len(spans) == 1 else (1, 0)
-    return Entries(batches, missing=pulled.missing, first=first, last=last)
+    return Entries(
+        batches,
+        missing=pulled.missing,
+        first=first,
+        last=last,
+        after=pulled.after,
+        topic_id=pulled.topic_id,
+    )

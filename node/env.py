@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import attrs
 import trio
@@ -95,6 +95,15 @@ class Disk(Protocol):
     def free(self) -> tuple[int, int]:
         """Bytes that can still be written, and the size of the whole disk."""
         ...
+
+
+class Peer(NamedTuple):
+    """Who is at the other end of a stream, as far as the machine knows."""
+
+    address: str
+    trusted: bool  # a Unix socket: whoever can open it may use it
+    uid: int | None = None
+    pid: int | None = None
 
 
 Handler = Callable[[trio.abc.Stream], Awaitable[None]]

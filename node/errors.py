@@ -16,11 +16,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class DuckrowError(Exception):
     """The root of everything duckrow raises on purpose; `code` is its name on the wire."""
 
     code = "error"
+    told: tuple[str, ...] = ()  # attributes that go over wires with it
+
+    def values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.told}
 
 
 class NotFound(DuckrowError):
@@ -51,6 +58,7 @@ class LimitExceeded(Refused):
     """Raised when something is larger than its limit; names the limit and the value."""
 
     code = "limit"
+    told = ("what", "value", "limit")
 
     def __init__(self, what: str, value: int, limit: int) -> None:
         super().__init__(f"{what} is {value:,}, and the limit is {limit:,}")
@@ -73,6 +81,7 @@ class NoQuorum(DuckrowError):
     """Raised when nothing can be ordered now; certainly not written."""
 
     code = "no-quorum"
+    told = ("retry_after",)
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
@@ -94,12 +103,45 @@ class Corrupt(DuckrowError):
 class Damaged(Corrupt):
     """Raised when entries that should be there cannot be read; what follows `last` perhaps can."""
 
+    code = "damaged"
+    told = ("topic", "partition", "first", "last")
+
     def __init__(self, topic: str, partition: int, first: int, last: int, why: str) -> None:
         super().__init__(
             f"entries {first:,} to {last:,} of partition {partition} of topic {topic!r} cannot be "
             f"read: {why}; to go on without them, pull after {last}"
         )
         self.topic, self.partition, self.first, self.last = topic, partition, first, last
+
+
+def rebuilt(code: str, text: str, values: Mapping[str, Any]) -> DuckrowError:
+    """The error that another process told of.  One that is not known here is a plain one."""
+    kind = _BY_CODE.get(code, DuckrowError)
+    if not all(type(values.get(name)) in (str, int, float) for name in kind.told):
+        kind = DuckrowError
+    error = kind.__new__(kind, text)  # the text is whole: nothing is to be put together again
+    Exception.__init__(error, text)
+    for name in kind.told:
+        setattr(error, name, values[name])
+    return error
+
+
+_BY_CODE = {
+    kind.code: kind
+    for kind in (
+        NotFound,
+        Exists,
+        Full,
+        Refused,
+        LimitExceeded,
+        Conflict,
+        Timeout,
+        NoQuorum,
+        Disconnected,
+        Corrupt,
+        Damaged,
+    )
+}
 
 
 class DiskFailed(Exception):

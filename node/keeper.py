@@ -57,6 +57,7 @@ class Keeper:
         self.reader = Reader(state, numbers, self.cache, row.store, self.waiters)
         self.calls = Calls()
         self.on_progress: Callable[[Item], None] = lambda _item: None  # housekeeping counts
+        self.on_turn: Callable[[], None] = lambda: None  # what was answered may be sent
         self.wall_us = wall_us
         self._rng = rng
         self._pid = self.fresh_pid()  # of what the node itself wants (N2)
@@ -131,7 +132,9 @@ class Keeper:
                     applied += len(item.content.commands)
                     if applied >= COMMANDS_AT_ONCE:
                         applied = 0
+                        self.on_turn()
                         await trio.lowlevel.checkpoint()
+            self.on_turn()
             self._note_due()
 
     async def _apply(self, item: Item) -> None:

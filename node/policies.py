@@ -103,6 +103,12 @@ def changed(policy: Policy, changes: Mapping[str, Any]) -> Policy:
     return policy._replace(**values)
 
 
+def described(policy: Policy) -> dict[str, Any]:
+    """As `changed` takes it; all of it."""
+    names = {value: name for name, value in WHEN_FULL.items()}
+    return {**policy._asdict(), "when_full": names[WhenFull(policy.when_full)]}
+
+
 def too_large(policy: Policy, count: int, size: int) -> int:
     """The limit that a batch breaks all by itself; 0 if there is none."""
     if policy.max_bytes and size > policy.max_bytes:

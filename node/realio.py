@@ -1,4 +1,4 @@
-"""The machine: the one file of node/ that touches files, sockets, time and randomness.
+"""The machine: files, time and randomness; sockets are in `node/realnet.py`.
 
 Which calls get a thread is decided by what they wait for.  A write ends in the page cache and is
 made at once; a read asks the page cache first (RWF_NOWAIT) and only a miss takes a thread, whose
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import logging
 import mmap
 import os
 import random
-import socket
 import stat
 import time
 import uuid
@@ -24,9 +22,8 @@ from pathlib import Path
 
 import trio
 
-from .env import Buffer, Env, Handler
-
-log = logging.getLogger(__name__)
+from .env import Buffer, Env
+from .realnet import RealNet
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -234,99 +231,6 @@ class RealDisk:
     def _at(self, name: str) -> Path:
         assert name not in ("", ".", "..") and "/" not in name, f"not a name: {name!r}"
         return self._path / name
-
-
-class RealNet:
-    """TCP, and Unix sockets between processes of one machine.
-
-    `addresses` maps names of hosts to where they are: an address for TCP, or the absolute path of
-    a folder, in which each port is a Unix socket of that name.
-    """
-
-    def __init__(self, name: str, addresses: Mapping[str, str]) -> None:
-        self._name, self._addresses = name, addresses
-
-    async def connect(self, host: str, port: int) -> trio.SocketStream:
-        address = self._addresses[host]
-        if address.startswith("/"):
-            return await trio.open_unix_socket(f"{address}/{port}")
-        return await trio.open_tcp_stream(address, port)
-
-    async def serve(
-        self,
-        handler: Handler,
-        port: int,
-        *,
-        task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        address = self._addresses[self._name]
-        if address.startswith("/"):
-            assert port, "a Unix socket needs a number for its name"
-            await self._serve_unix(handler, Path(address, str(port)), port, task_status)
-        else:
-            listeners = await trio.open_tcp_listeners(port, host=address)
-            port = listeners[0].socket.getsockname()[1]
-            await _serve(handler, listeners, port, task_status)
-
-    async def _serve_unix(
-        self, handler: Handler, path: Path, port: int, task_status: trio.TaskStatus[int]
-    ) -> None:
-        listener = _listen_unix(path)
-        try:
-            await _serve(handler, [listener], port, task_status)
-        finally:
-            path.unlink(missing_ok=True)
-
-
-async def _serve(
-    handler: Handler,
-    listeners: Sequence[trio.SocketListener],
-    port: int,
-    task_status: trio.TaskStatus[int],
-) -> None:
-    async def serve_one(stream: trio.SocketStream) -> None:
-        try:
-            await handler(stream)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-            log.debug("connection_lost error=%r", error)
-        except Exception:  # a defect in the handler; trio would end the whole process with it
-            log.exception("handler_failed")
-
-    async with trio.open_nursery() as nursery:
-        await nursery.start(trio.serve_listeners, serve_one, listeners)
-        task_status.started(port)
-
-
-def _listen_unix(path: Path) -> trio.SocketListener:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
-        try:
-            sock.bind(str(path))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or _answers(path):
-                raise
-            path.unlink()  # left by a process that was killed
-            sock.bind(str(path))
-        path.chmod(FILE_MODE)  # before anybody can connect
-        sock.listen(128)
-        return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
-    except OSError:
-        sock.close()
-        raise
-
-
-def _answers(path: Path) -> bool:
-    if not stat.S_ISSOCK(path.lstat().st_mode):
-        return True  # not ours to remove
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            return False
-        except BlockingIOError:  # its backlog is full: somebody is there
-            return True
-        return True
 
 
 def boot_id() -> str:

@@ -20,7 +20,8 @@ import pytest
 import trio
 
 from duckrow.node import realio
-from duckrow.node.realio import RealDisk, RealFile, RealNet, boot_id, real_env
+from duckrow.node.realio import RealDisk, RealFile, boot_id, real_env
+from duckrow.node.realnet import RealNet
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20

@@ -14,7 +14,8 @@ import pytest
 import trio
 
 from duckrow.node.env import Env, Network
-from duckrow.node.realio import RealNet, real_env
+from duckrow.node.realio import real_env
+from duckrow.node.realnet import RealNet
 from sim.alone import Machine
 from sim.world import World
 

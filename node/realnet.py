@@ -1,0 +1,253 @@
+"""The machine's sockets: TCP, and Unix sockets between processes of one machine."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from .addresses import Address, Tcp, Unix
+from .env import Buffer, Handler, Peer
+
+log = logging.getLogger(__name__)
+
+SOCKET_MODE = 0o600
+FOLDER_MODE = 0o700
+BACKLOG = 1024
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+
+Where = TypeVar("Where")
+
+
+class RealNet:
+    """TCP, and Unix sockets between processes of one machine.
+
+    `addresses` maps names of hosts to where they are: an address for TCP, or the absolute path of
+    a folder, in which each port is a Unix socket of that name.
+    """
+
+    def __init__(self, name: str, addresses: Mapping[str, str]) -> None:
+        self._name, self._addresses = name, addresses
+
+    async def connect(self, host: str, port: int) -> RealStream:
+        address = self._addresses[host]
+        if address.startswith("/"):
+            return await connect_to(Unix(f"{address}/{port}"))
+        return await connect_to(Tcp(address, port))
+
+    async def serve(
+        self,
+        handler: Handler,
+        port: int,
+        *,
+        task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        address = self._addresses[self._name]
+        if address.startswith("/"):
+            assert port, "a Unix socket needs a number for its name"
+            await self._serve_unix(handler, Path(address, str(port)), port, task_status)
+        else:
+            listeners = await trio.open_tcp_listeners(port, host=address)
+            port = listeners[0].socket.getsockname()[1]
+            await _serve(handler, listeners, port, task_status)
+
+    async def _serve_unix(
+        self, handler: Handler, path: Path, port: int, task_status: trio.TaskStatus[int]
+    ) -> None:
+        listener = _listen_unix(path)
+        try:
+            await _serve(handler, [listener], port, task_status)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+class RealStream(trio.abc.HalfCloseableStream):
+    """A socket's stream that also takes bytes without waiting, and brings them where they belong."""
+
+    def __init__(self, sock: trio.socket.SocketType) -> None:
+        self._stream = trio.SocketStream(sock)
+        self.socket = sock
+        self.peer = _peer_of(sock)
+
+    async def send_all(self, data: Buffer) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def send_now(self, buffers: Iterable[Buffer]) -> int:
+        """How many bytes of them the kernel took; 0: none now.
+
+        Raises:
+            OSError: the connection is gone.
+        """
+        try:
+            return os.writev(self.socket.fileno(), [*islice(buffers, IOV_MAX)])
+        except BlockingIOError:
+            return 0
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """0: the other side has ended the stream."""
+        try:
+            return await self.socket.recv_into(buffer)
+        except OSError as error:
+            raise trio.BrokenResourceError(f"the connection broke: {error}") from error
+
+
+class _Listener(trio.abc.Listener[RealStream]):
+    def __init__(self, listener: trio.SocketListener) -> None:
+        self._socket = listener.socket
+
+    async def accept(self) -> RealStream:
+        sock, _ = await self._socket.accept()
+        return RealStream(sock)
+
+    async def aclose(self) -> None:
+        self._socket.close()
+        await trio.lowlevel.checkpoint()
+
+
+def _peer_of(sock: trio.socket.SocketType) -> Peer:
+    if sock.family == socket.AF_UNIX:
+        pid, uid, _ = struct.unpack(
+            "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        )
+        return Peer(f"unix:pid={pid}", trusted=True, uid=uid, pid=pid)
+    try:
+        host, port, *_ = sock.getpeername()
+    except OSError:  # it has left already
+        return Peer("tcp:gone", trusted=False)
+    return Peer(f"tcp:{host}:{port}", trusted=False)
+
+
+async def serve_at(
+    handler: Handler,
+    address: Address,
+    nursery: trio.Nursery | None = None,
+    *,
+    task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serves at an address until cancelled; started with the address, its port filled in.
+
+    With a nursery of their own, those that are being served outlive the listening.
+
+    Raises:
+        OSError: nobody can listen there.
+    """
+    if isinstance(address, Unix):
+        path = Path(address.path)
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        listener = _listen_unix(path)
+        try:
+            await _serve(handler, [listener], address, task_status, nursery)
+        finally:
+            path.unlink(missing_ok=True)
+    else:
+        listeners = await trio.open_tcp_listeners(address.port, host=address.host, backlog=BACKLOG)
+        port = listeners[0].socket.getsockname()[1]
+        await _serve(handler, listeners, address._replace(port=port), task_status, nursery)
+
+
+async def connect_to(address: Address) -> RealStream:
+    """
+    Raises:
+        OSError: nobody answers there.
+    """
+    if isinstance(address, Unix):
+        stream = await trio.open_unix_socket(address.path)
+    else:
+        stream = await trio.open_tcp_stream(address.host, address.port)
+    return RealStream(stream.socket)
+
+
+async def _serve(
+    handler: Handler,
+    listeners: Sequence[trio.SocketListener],
+    where: Where,
+    task_status: trio.TaskStatus[Where],
+    handlers: trio.Nursery | None = None,
+) -> None:
+    async def serve_one(stream: RealStream) -> None:
+        try:
+            await handler(stream)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+            log.debug("connection_lost error=%r", error)
+        except Exception:  # a defect in the handler; trio would end the whole process with it
+            log.exception("handler_failed")
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(
+            partial(
+                trio.serve_listeners,
+                serve_one,
+                [*map(_Listener, listeners)],
+                handler_nursery=handlers,
+            )
+        )
+        task_status.started(where)
+
+
+def _listen_unix(path: Path) -> trio.SocketListener:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        try:
+            sock.bind(str(path))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or _answers(path):
+                raise
+            path.unlink()  # left by a process that was killed
+            sock.bind(str(path))
+        path.chmod(SOCKET_MODE)  # before anybody can connect
+        sock.listen(BACKLOG)
+        return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+    except OSError:
+        sock.close()
+        raise
+
+
+def _answers(path: Path) -> bool:
+    if not stat.S_ISSOCK(path.lstat().st_mode):
+        return True  # not ours to remove
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except BlockingIOError:  # its backlog is full: somebody is there
+            return True
+        return True
+
+
+def notify(text: str) -> None:
+    """Tells systemd, if it asked to be told."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path:
+        return
+    if path.startswith("@"):
+        path = "\0" + path[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        try:
+            sock.connect(path)
+            sock.send(text.encode())
+        except OSError as error:
+            log.warning("notify_failed error=%r", error)
