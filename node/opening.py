@@ -400,7 +400,21 @@ class _Opener:
     async def _write_again(self, file: File, start: int, end: int) -> None:
         self._opened.rewritten_bytes += end - start
         for offset in range(start, end, _COPY_BYTES):
-            file.write(offset, [await file.read(offset, min(_COPY_BYTES, end - offset))])
+            await self._copy(file, offset, min(offset + _COPY_BYTES, end))
+
+    async def _copy(self, file: File, start: int, end: int) -> None:
+        """Onto itself; sectors of a body that cannot be read stay as they are, for its reader to be told."""
+        try:
+            data = await file.read(start, end - start)
+        except OSError:
+            if start // _SECTOR == (end - 1) // _SECTOR:
+                return
+            middle = ((start + end) // 2 + _SECTOR - 1) // _SECTOR * _SECTOR
+            middle = middle if middle < end else (end - 1) // _SECTOR * _SECTOR
+            await self._copy(file, start, middle)
+            await self._copy(file, middle, end)
+        else:
+            file.write(start, [data])
 
     # -- the segments that need no recovery -----------------------------------------------
 

@@ -312,7 +312,7 @@ async def _find_digest(
     while offset < segment.size:
         record = decode(window, base, offset, segment.seed) if offset >= base else None
         if record is None:
-            window, base = await file.read(offset, REACH_MAX), offset
+            window, base = await read_or_zeros(file, offset, REACH_MAX), offset
             record = decode(window, base, offset, segment.seed)
         if record is None:
             return None, False  # damage

@@ -138,8 +138,13 @@ class Media:
         return offset
 
     def spoil(self, path: str, offset: int) -> None:
-        """Reading that sector fails with EIO until it is written again in full."""
-        self.pages(path).bad[offset // SECTOR] = None
+        """Reading that sector fails with EIO until it is written again in full.
+
+        Nothing happens to one that the kernel is still to write.
+        """
+        pages, sector = self.pages(path), offset // SECTOR
+        if not pages.is_dirty(sector):
+            pages.bad[sector] = None
 
     def evict(self, path: str) -> None:
         """The kernel drops clean pages and reads them from the disk again."""

@@ -187,6 +187,9 @@ class Pages:
     def read_fails(self, offset: int, length: int) -> bool:
         return any(offset < (s + 1) * SECTOR and s * SECTOR < offset + length for s in self.bad)
 
+    def is_dirty(self, sector: int) -> bool:
+        return any(sector in _sectors(change) for change in self.changes)
+
     # -- what the world does --------------------------------------------------------------
 
     def durable_image(self) -> Image:
