@@ -22,6 +22,13 @@ import trio
 Buffer = bytes | bytearray | memoryview
 
 
+class Map(NamedTuple):
+    """A file as memory, also after it was closed."""
+
+    data: memoryview
+    rest: Callable[[], None]  # its pages need not stay in memory; touched, they come back
+
+
 class File(Protocol):
     """One open file.  Offsets are explicit; there is no append mode and no current position."""
 
@@ -40,7 +47,7 @@ class File(Protocol):
         """Up to `length` bytes; fewer only at the end of the file."""
         ...
 
-    def map(self) -> memoryview:
+    def map(self) -> Map:
         """The whole file as it is now, read-only.  Only for files that no longer change."""
         ...
 

@@ -24,7 +24,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from .checksum import crc32c
@@ -42,6 +42,7 @@ COUNT_BITS: Final = 24
 COUNT_MASK: Final = (1 << COUNT_BITS) - 1
 BLOCK_ROWS: Final = 2_048
 BLOCK_BYTES: Final = BLOCK_ROWS * ROW_BYTES
+WARM_BLOCKS_MAX: Final = 512  # 32 MiB
 PARTITION_BITS: Final = 10
 COLUMNS: Final = 5  # of the directory, and of the strays
 
@@ -166,6 +167,31 @@ def encode(
         yield tail[at : at + BLOCK_BYTES]
 
 
+class Warm:
+    """The blocks of all files that were touched: what of the index is in memory.
+
+    When there are too many, all are given back, and those that are needed come again and are
+    checked again.  Else a reader of old entries would leave the whole index in memory.
+    """
+
+    __slots__ = ("_blocks", "_blocks_max", "_files")
+
+    def __init__(self, blocks_max: int = WARM_BLOCKS_MAX) -> None:
+        self._blocks, self._blocks_max = 0, blocks_max
+        self._files: list[NumberFile] = []
+
+    def add(self, file: NumberFile) -> None:
+        """One more block of this file."""
+        if self._blocks == self._blocks_max:
+            for each in self._files:
+                each.cool()
+            self._blocks = 0
+            self._files.clear()
+        self._blocks += 1
+        if not self._files or self._files[-1] is not file:
+            self._files.append(file)
+
+
 class NumberFile:
     """A whole file, mapped or in memory.
 
@@ -173,8 +199,10 @@ class NumberFile:
     """
 
     __slots__ = (
+        "_rest",
         "_sound",
         "_sums",
+        "_warm",
         "captured",
         "cover",
         "data",
@@ -188,8 +216,17 @@ class NumberFile:
         "strays",
     )
 
-    def __init__(self, data: Buffer, *, captured: bool = False) -> None:
+    def __init__(
+        self,
+        data: Buffer,
+        *,
+        captured: bool = False,
+        warm: Warm | None = None,
+        rest: Callable[[], None] | None = None,
+    ) -> None:
         """`captured`: it comes from a snapshot, and no folder has it.
+
+        A mapped one is told what has to be `warm`, and how the map is let to `rest`.
 
         Raises:
             Corrupt: this is no such file, or its directory is not what was written.
@@ -218,6 +255,7 @@ class NumberFile:
         numbered = [column.cast("Q") for column in columns[:-1]]
         self.data = view  # the whole file
         self.captured = captured
+        self._warm, self._rest = warm, rest
         self._sums = columns[-1].cast("I")
         self._sound = bytearray(blocks)
         self.cover = Cover(segment, after, upto, sealed)
@@ -279,4 +317,12 @@ class NumberFile:
                 f"rows {start:,} to {start + len(rows) // ROW_BYTES - 1:,} of the index file of "
                 f"segment {self.cover.segment} are damaged"
             )
+        if self._warm is not None:
+            self._warm.add(self)
         self._sound[block] = 1
+
+    def cool(self) -> None:
+        """No block is touched from here on without being checked again."""
+        self._sound = bytearray(len(self._sound))
+        if self._rest is not None:
+            self._rest()

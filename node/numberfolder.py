@@ -13,7 +13,7 @@ import trio
 
 from .env import Disk
 from .errors import Corrupt, DiskFailed
-from .numberfile import NumberFile
+from .numberfile import NumberFile, Warm
 from .numbers import Numbers
 
 _SUFFIX = ".numbers"
@@ -25,6 +25,7 @@ class NumberFolder:
 
     def __init__(self, folder: Disk) -> None:
         self._folder = folder
+        self._warm = Warm()
         self.refused: list[str] = []  # what `load` passed over, and why
 
     async def beyond(
@@ -95,7 +96,8 @@ class NumberFolder:
         try:
             if not file.size:
                 raise Corrupt("it is empty")
-            return NumberFile(file.map())
+            data, rest = file.map()
+            return NumberFile(data, warm=self._warm, rest=rest)
         finally:
             file.close()
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import trio
 
-from .env import Buffer, Env
+from .env import Buffer, Env, Map
 from .realnet import RealNet
 
 FILE_MODE = 0o600
@@ -75,10 +75,11 @@ class RealFile:
         await self._take_turns(length)
         return bytes(buffer)
 
-    def map(self) -> memoryview:
+    def map(self) -> Map:
         if not self.size:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ))
+            return Map(memoryview(b""), lambda: None)
+        mapped = mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
+        return Map(memoryview(mapped), lambda: mapped.madvise(mmap.MADV_DONTNEED))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

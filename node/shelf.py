@@ -212,7 +212,7 @@ class Shelf:
             self.unindexed.append((segment, chronicle))
             return None
         try:
-            return file.map()[head.places_at :].cast("Q")
+            return file.map().data[head.places_at :].cast("Q")
         finally:
             file.close()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from duckrow.node.effects import Appended, Deleted, Pruned
 from duckrow.node.errors import Corrupt
-from duckrow.node.numberfile import BLOCK_ROWS, NumberFile, Row
+from duckrow.node.numberfile import BLOCK_ROWS, NumberFile, Row, Warm
 from duckrow.node.numbergrowing import restored
 from duckrow.node.numberlife import BATCH_BYTES
 from duckrow.node.numbers import Numbers, older
@@ -314,6 +314,38 @@ def test_rows_are_found_across_blocks_and_files() -> None:
     assert numbers.at_time(7, 1, truth.time + 1) is None
     assert numbers.at_position(7, 1, len(truth.items) + 1) is None
     assert numbers.rows(7, 0, 1, 10) == numbers.rows(6, 1, 1, 10) == []
+
+
+def test_however_many_rows_are_read_only_so_many_blocks_stay_in_memory() -> None:
+    truth, _, files = long_partition(4 * BLOCK_ROWS * 3, files=3)
+    rows, cooled = truth.rows[7, 1], Counter[int]()
+    warm, numbers = Warm(blocks_max=5), Numbers(STORE)
+
+    def mapped(index: int) -> NumberFile:
+        data = bytes(files[index].data)
+        return NumberFile(data, warm=warm, rest=lambda: cooled.update([index]))
+
+    again = [mapped(index) for index in range(3)]
+    numbers.load(again, len(truth.items) - 1)
+
+    # Each file has five blocks; those of the last one are still warm.
+    assert numbers.rows(7, 1, 1, len(rows)) == rows
+    assert cooled == {0: 1, 1: 1}
+    assert numbers.rows(7, 1, rows[100].first, 300) == rows[100:400]
+
+
+def test_a_block_that_was_given_back_is_checked_again() -> None:
+    _, _, (file,) = long_partition(BLOCK_ROWS)
+    data = bytearray(file.data)
+    again = NumberFile(data)
+    again.field(10, 0)
+    data[10 * 32] ^= 1
+
+    again.field(10, 0)
+    again.cool()
+
+    with pytest.raises(Corrupt):
+        again.field(10, 0)
 
 
 def test_a_topic_that_nobody_knows_has_no_rows() -> None:

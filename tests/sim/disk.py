@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from duckrow.node.env import Buffer
+from duckrow.node.env import Buffer, Map
 
 from .media import Folder, Media
 from .pages import BLOCK, Pages
@@ -79,12 +79,12 @@ class SimFile:
             raise OSError(errno.EIO, f"{self._path}: simulated bad sector")
         return self._pages.cache.read(offset, length)
 
-    def map(self) -> memoryview:
+    def map(self) -> Map:
         self._check()
         image = self._pages.cache
         if len(image.data) < image.size:
-            return memoryview(image.read(0, image.size))
-        return memoryview(image.data).toreadonly()
+            return Map(memoryview(image.read(0, image.size)), lambda: None)
+        return Map(memoryview(image.data).toreadonly(), lambda: None)
 
     def truncate(self, size: int) -> None:
         self._check()

@@ -601,7 +601,7 @@ def test_a_map_outlives_the_process_that_made_it_without_holding_up_the_next() -
     maps = []
 
     async def first(env: Env) -> None:
-        maps.append((await write_synced(env, "log", b"abc")).map())
+        maps.append((await write_synced(env, "log", b"abc")).map().data)
 
     async def second(env: Env) -> None:
         file = await env.disk.open("log")
