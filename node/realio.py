@@ -172,6 +172,9 @@ class RealDisk:
         path = self._at(name)
 
         def work() -> None:
+            # Else ext4 takes all there is before it says no, and everybody's disk is full meanwhile.
+            if size > self.free()[0]:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
             fd = os.open(path, OPEN_FLAGS | os.O_CREAT | os.O_EXCL, FILE_MODE)
             try:
                 os.posix_fallocate(fd, 0, size)
