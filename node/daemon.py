@@ -17,13 +17,15 @@ from pathlib import Path
 import attrs
 import trio
 
+from . import makers
 from .addresses import Address, Unix, is_loopback, url_of
 from .alone import Options, open_node
-from .errors import Refused
+from .errors import DuckrowError, Refused
 from .keeper import Keeper
 from .realio import real_env
 from .realnet import notify, serve_at
 from .server import Server, ServerOptions
+from .settings import CREATE
 
 log = logging.getLogger("duckrow.daemon")
 
@@ -37,6 +39,8 @@ class DaemonOptions:
     node: Options = attrs.field(factory=Options)
     server: ServerOptions = attrs.field(factory=ServerOptions)
     insecure: bool = False  # serve strangers without a token
+    drain_seconds: float = DRAIN_SECONDS  # what is under way may take so long at the end
+    create: str = ""  # the cluster's setting of this name; empty: as it is
 
     def __attrs_post_init__(self) -> None:
         if not self.listen:
@@ -80,6 +84,7 @@ async def run(
     """
     env = real_env(options.server.name, options.data)
     async with open_node(env, options.node) as keeper:
+        await _agree(keeper, options.create)
         server = Server(keeper, options.server, env.disk.free)
         async with trio.open_nursery() as sessions, trio.open_nursery() as listeners:
             await sessions.start(server.run)
@@ -93,9 +98,20 @@ async def run(
             log.info("stopping clients=%d", len(server.sessions))
             server.stop()
             listeners.cancel_scope.cancel()
-            with trio.move_on_after(DRAIN_SECONDS, shield=True):
+            with trio.move_on_after(options.drain_seconds, shield=True):
                 await server.drain()
             sessions.cancel_scope.cancel()
+
+
+async def _agree(keeper: Keeper, create: str) -> None:
+    """Brings the setting that the configuration names into the row, unless it is there."""
+    if not create or CREATE[create] == keeper.state.settings.create:
+        return
+    turn = makers.Turn(keeper.fresh_pid(), 1, time=keeper.wall_us())
+    try:
+        await keeper.order(makers.settings(turn, {"create": create}))
+    except DuckrowError as error:  # the row takes nothing now, and can be read all the same
+        log.warning("setting_not_made create=%s error=%s", create, error)
 
 
 async def main(options: DaemonOptions, ready: Callable[[Running], None]) -> None:

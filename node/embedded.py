@@ -22,7 +22,7 @@ from .addresses import Address, Unix, read_listen, read_url
 from .alone import Options
 from .blocking import TIMEOUT, Client
 from .daemon import DaemonOptions, Running
-from .errors import DuckrowError
+from .errors import first_of
 
 
 class Node:
@@ -86,7 +86,7 @@ class Node:
             self._temporary = None
         error, self._error = self._error, None
         if error is not None:
-            raise _first_of(error)
+            raise first_of(error)
 
     @property
     def url(self) -> str:
@@ -136,12 +136,3 @@ class Node:
             listen=tuple(listen),
             node=self._options or Options(),
         )
-
-
-def _first_of(error: BaseException) -> BaseException:
-    """What a user can do something about, of all that went wrong at once."""
-    while isinstance(error, BaseExceptionGroup):
-        error = next(
-            (e for e in error.exceptions if isinstance(e, DuckrowError)), error.exceptions[0]
-        )
-    return error

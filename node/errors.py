@@ -165,3 +165,11 @@ class UnknownVersion(Exception):
             f"program knows them up to {newest}: upgrade it, and start the node again"
         )
         self.version, self.position, self.newest = version, position, newest
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Of all that went wrong at once, what a user can do something about."""
+    while isinstance(error, BaseExceptionGroup):
+        known = [each for each in error.exceptions if isinstance(each, DuckrowError)]
+        error = (known or error.exceptions)[0]
+    return error

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from duckrow.node.errors import Corrupt
 from duckrow.tools.cli import run
 from duckrow.tools.console import Console
 
@@ -26,17 +26,13 @@ class Done(NamedTuple):
         return self.text.splitlines()
 
     @property
-    def json(self) -> Any:
-        import json
-
-        if not self.out:
-            raise Corrupt(f"nothing was printed; stderr says: {self.err}")
+    def document(self) -> Any:
+        assert self.code == 0, self.err
         return json.loads(self.out)
 
     @property
     def rows(self) -> list[Any]:
-        import json
-
+        assert self.code == 0, self.err
         return [json.loads(line) for line in self.out.splitlines()]
 
 

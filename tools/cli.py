@@ -31,7 +31,13 @@ from .command import (
 from .console import Console
 
 INDEX: Final = {
+    "Entries": {
+        "produce": "Put entries into a topic",
+        "pull": "Show the entries of a topic from a place on",
+        "follow": "Show the entries of a topic as they come",
+    },
     "Nodes": {
+        "node": "Run a node",
         "config": "Write, show and check the configuration of a node",
     },
     "Help": {

@@ -146,9 +146,8 @@ def parse(command: Command, words: Sequence[str]) -> Args | None:
                 given["nargs"] = each.many
         parser.add_argument(*each.names, **given)
     head = _before_dashes(words)
-    return parser.parse_intermixed_args(
-        [*head, *(_PLACE + word for word in words[len(head) + 1 :])]
-    )
+    tail = [_PLACE + word for word in words[len(head) + 1 :]]
+    return parser.parse_intermixed_args([*_joined(command, head), *tail])
 
 
 def whole(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
@@ -196,6 +195,20 @@ def _checked(kind: Callable[[str], Any]) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return read
+
+
+def _joined(command: Command, words: Sequence[str]) -> Iterator[str]:
+    """`--after -2` as `--after=-2`: what stands behind an option is its value, however it looks."""
+    names = {
+        name: max(each.names, key=len)
+        for each in command.all_options
+        for name in each.names
+        if not (each.by_place or each.switch)
+    }
+    left = iter(words)
+    for word in left:
+        value = next(left, None) if word in names else None
+        yield word if value is None else f"{names[word]}={value}"
 
 
 def _before_dashes(words: Sequence[str]) -> Sequence[str]:

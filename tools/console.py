@@ -24,10 +24,11 @@ class Console:
         err: TextIO,
         environ: Mapping[str, str],
         now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.stdin, self.out, self.err = stdin, out, err
         self.environ = environ
-        self.now = now
+        self.now, self.sleep = now, sleep
 
     @classmethod
     def of_the_process(cls) -> Console:

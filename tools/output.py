@@ -186,7 +186,11 @@ class Values:
         self._console, self._end = console, end
 
     def put(self, rows: Sequence[Row]) -> None:
-        self._console.out.write(b"".join([_bytes(row, "value") + self._end for row in rows]))
+        self.put_values([_bytes(row, "value") for row in rows])
+
+    def put_values(self, values: Sequence[bytes]) -> None:
+        if values:
+            self._console.out.write(self._end.join([*values, b""]))
         self._console.out.flush()
 
     def close(self) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .moments import show_time
 
 if TYPE_CHECKING:
-    from duckrow.node.entries import Entry
+    from duckrow.node.entries import Batch
 
 Row = dict[str, Any]
 PLACE_FIELDS: Final = ("topic", "partition", "number", "time")
@@ -23,22 +23,26 @@ ENTRY_FIELDS: Final = (*PLACE_FIELDS, "producer", "key", "value")
 ENTRY_COLUMNS: Final = (*ENTRY_FIELDS, "key_base64", "value_base64", "headers", "headers_base64")
 
 
-def entry_row(entry: Entry) -> Row:
-    row: Row = {
-        "topic": entry.topic,
-        "partition": entry.partition,
-        "number": entry.number,
-        "time": show_time(entry.time),
-        "producer": entry.producer.hex(),
-    }
-    if entry.key is None:
-        row["key"] = None
-    else:
-        row.update(text_or_base64("key", entry.key))
-    if entry.headers:
-        row.update(headers_row(entry.headers))
-    row.update(text_or_base64("value", entry.value))
-    return row
+def entry_rows(batch: Batch) -> Iterator[Row]:
+    """What all entries of a batch have alike is made once."""
+    topic, partition = batch.topic, batch.partition
+    time, producer = show_time(batch.time), batch.producer.hex()
+    for entry in batch.entries():
+        row: Row = {
+            "topic": topic,
+            "partition": partition,
+            "number": entry.number,
+            "time": time,
+            "producer": producer,
+        }
+        if entry.key is None:
+            row["key"] = None
+        else:
+            row |= text_or_base64("key", entry.key)
+        if entry.headers:
+            row |= headers_row(entry.headers)
+        row |= text_or_base64("value", entry.value)
+        yield row
 
 
 def text_or_base64(name: str, value: bytes) -> Row:
@@ -63,8 +67,8 @@ def headers_row(headers: Sequence[tuple[str, bytes]]) -> Row:
     return row
 
 
-def to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+# Made once: `json.dumps` makes one for each call that has an option.
+to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def cell(value: Any) -> str:

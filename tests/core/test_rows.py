@@ -10,18 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clikit import console_of
-from duckrow.node.entries import Entry
+from duckrow.node import columns
+from duckrow.node.entries import Batch
 from duckrow.node.errors import Refused
 from duckrow.tools.console import Console
 from duckrow.tools.output import Table, Template, Values, output_of
-from duckrow.tools.rows import ENTRY_COLUMNS, ENTRY_FIELDS, Row, cell, entry_row
+from duckrow.tools.rows import ENTRY_COLUMNS, ENTRY_FIELDS, Row, cell, entry_rows
 
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=4)
 NOON = 1_795_003_200_000_000
 
 
-def entry(value: bytes = b"one", key: bytes | None = None, headers: object = ()) -> Entry:
-    return Entry("rides", 2, 7, NOON, b"\1" * 16, key, headers, value)  # type: ignore[arg-type]
+def entry_row(
+    value: bytes = b"one", key: bytes | None = None, headers: list[tuple[str, bytes]] | None = None
+) -> Row:
+    body = columns.encode([value], keys=None if key is None else [key], headers=[headers])
+    (row,) = entry_rows(Batch("rides", 2, 7, NOON, b"\1" * 16, columns.decode(body)))
+    return row
 
 
 def out(console: Console) -> bytes:
@@ -36,7 +41,7 @@ def bytes_of(row: Row, name: str) -> bytes | None:
 
 
 def test_a_row_has_the_fields_of_the_contract_in_their_order() -> None:
-    row = entry_row(entry())
+    row = entry_row()
 
     assert tuple(row) == ENTRY_FIELDS
     assert row == {
@@ -51,7 +56,7 @@ def test_a_row_has_the_fields_of_the_contract_in_their_order() -> None:
 
 
 def test_what_is_not_utf8_stands_as_base64_instead() -> None:
-    row = entry_row(entry(b"\xff\0", b"\xfe"))
+    row = entry_row(b"\xff\0", b"\xfe")
 
     assert (row["value_base64"], row["key_base64"]) == ("/wA=", "/g==")
     assert "value" not in row
@@ -63,7 +68,7 @@ def test_json_lines_give_back_every_byte(
     value: bytes, key: bytes | None, headers: list[tuple[str, bytes]]
 ) -> None:
     console = console_of()
-    output_of(console, None, ENTRY_FIELDS).put([entry_row(entry(value, key, headers))])
+    output_of(console, None, ENTRY_FIELDS).put([entry_row(value, key, headers)])
 
     assert out(console).count(b"\n") == 1
     row = json.loads(out(console))
@@ -88,7 +93,7 @@ def is_text(value: bytes) -> bool:
 
 
 def test_a_header_that_occurs_twice_has_a_list() -> None:
-    row = entry_row(entry(headers=[("a", b"1"), ("b", b"\xff"), ("a", b"2"), ("a", b"3")]))
+    row = entry_row(headers=[("a", b"1"), ("b", b"\xff"), ("a", b"2"), ("a", b"3")])
 
     assert row["headers"] == {"a": ["1", "2", "3"]}
     assert row["headers_base64"] == {"b": "/w=="}
@@ -98,7 +103,7 @@ def test_a_header_that_occurs_twice_has_a_list() -> None:
 def test_csv_gives_back_every_byte(values: list[bytes]) -> None:
     console = console_of()
     output = output_of(console, "csv", ENTRY_COLUMNS)
-    output.put([entry_row(entry(value)) for value in values])
+    output.put([entry_row(value) for value in values])
     output.close()
 
     rows = list(csv.DictReader(io.StringIO(out(console).decode(), newline="")))
@@ -129,7 +134,7 @@ def test_json_of_a_command_that_has_one_row_is_that_row() -> None:
 @given(st.lists(st.binary(max_size=9), max_size=5))
 def test_bare_values_are_the_bytes_as_they_were_produced(values: list[bytes]) -> None:
     console = console_of()
-    Values(console, b"\0").put([entry_row(entry(value)) for value in values])
+    Values(console, b"\0").put([entry_row(value) for value in values])
 
     assert out(console) == b"".join(value + b"\0" for value in values)
 
@@ -176,14 +181,14 @@ def test_nothing_that_a_terminal_would_obey_reaches_it(text: str) -> None:
 def test_a_template_has_the_fields_where_they_are_wanted(value: bytes, key: bytes) -> None:
     console = console_of()
     template = Template(console, r"{number}\t{key}={value}{{}}", ENTRY_FIELDS)
-    template.put([entry_row(entry(value, key))])
+    template.put([entry_row(value, key)])
 
     assert out(console) == b"7\t" + key + b"=" + value + b"{{}}\n"
 
 
 def test_a_template_without_fields_and_one_with_unknown_ones() -> None:
     console = console_of()
-    Template(console, r"x\\n\0", ENTRY_FIELDS).put([entry_row(entry())])
+    Template(console, r"x\\n\0", ENTRY_FIELDS).put([entry_row()])
 
     assert out(console) == b"x\\n\0\n"
     with pytest.raises(Refused, match="there are topic, partition"):

@@ -1,0 +1,61 @@
+"""`duckrow pull`: the entries that are there, from a place on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .clients import client_of
+from .command import DONE, Args, Command, option, seconds
+from .console import Console
+from .reads import AFTER, OPTIONS, PAGE, output_for, put
+
+
+def run(args: Args, console: Console) -> int:
+    output = output_for(args, console)
+    left, where, topic_id, wait = args.max, args.after, 0, args.wait or 0.0
+    with client_of(args, console) as client, console.progress("pulled", args.max) as progress:
+        while left is None or left > 0:
+            found = client.pull(
+                args.topic,
+                where,
+                partition=args.partition,
+                limit=min(PAGE, left or PAGE),
+                wait=wait,
+                topic_id=topic_id,
+            )
+            put(found, output, console)
+            if not found:
+                break
+            progress.add(len(found))
+            where, topic_id, wait = found.after, found.topic_id, 0.0
+            left = None if left is None else left - len(found)
+    output.close()
+    return DONE
+
+
+COMMANDS: Final = (
+    Command(
+        "pull",
+        "Show the entries of a topic from a place on",
+        run,
+        (
+            *OPTIONS,
+            option(
+                "--wait",
+                "-w",
+                metavar="S",
+                kind=seconds,
+                said="how long to wait if nothing is there, as in 5 or 500ms",
+            ),
+        ),
+        (
+            "duckrow pull rides",
+            "duckrow pull rides --after -10",
+            "duckrow pull rides --after 10m --max 100 -o csv",
+            "duckrow pull rides -o value | duckrow produce copy",
+            "duckrow pull rides --template '{number}\\t{value}'",
+        ),
+        more=f"Nothing there is no error, and prints nothing.\n{AFTER}",
+        url=True,
+    ),
+)

@@ -1,0 +1,70 @@
+"""What is produced, from words, lines of stdin, or files: in chunks, as they come.
+
+    VALUE...          an entry each; `-` among them stands for all of stdin
+    (none)            a line of stdin each; with -0, what stands between two NULs
+    --file F          the whole file is one entry
+
+A chunk is what a pipe has at the time, so nothing waits for more than there is, and what comes while
+a chunk is under way goes together.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+CHUNK_BYTES = 1024 * 1024
+CHUNK_ENTRIES = 16_000  # keys allow no more in a batch
+
+
+def chunks_of(
+    values: Sequence[str], file: str | None, stdin: BinaryIO, end: bytes
+) -> Iterator[list[bytes]]:
+    if file is not None:
+        yield [stdin.read() if file == "-" else Path(file).read_bytes()]
+        return
+    words: list[bytes] = []
+    for value in values or ["-"]:
+        if value == "-":
+            if words:
+                yield words
+            words = []
+            yield from split(stdin, end)
+        else:
+            words.append(value.encode(errors="surrogateescape"))
+    if words:
+        yield words
+
+
+def split(stdin: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
+    """What stands between two ends; behind the last one only if there is something."""
+    _widen(stdin)
+    rest: list[bytes] = []  # parts of a line whose end is still to come
+    while data := read_some(stdin):
+        *lines, tail = data.split(end)
+        if lines:
+            lines[0] = b"".join([*rest, lines[0]])
+            rest = []
+        if tail:
+            rest.append(tail)
+        for at in range(0, len(lines), CHUNK_ENTRIES):
+            yield lines[at : at + CHUNK_ENTRIES]
+    if rest:
+        yield [b"".join(rest)]
+
+
+def _widen(stdin: BinaryIO) -> None:
+    """Lets a pipe hold a whole chunk; they are made for 64 KiB."""
+    try:
+        fcntl.fcntl(stdin.fileno(), fcntl.F_SETPIPE_SZ, CHUNK_BYTES)
+    except OSError:
+        pass  # it is no pipe, or the system allows no more: then it goes in smaller pieces
+
+
+def read_some(stdin: BinaryIO) -> bytes:
+    """What is there, once there is something; b"" at the end."""
+    read1 = getattr(stdin, "read1", stdin.read)
+    data: bytes = read1(CHUNK_BYTES)
+    return data
