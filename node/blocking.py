@@ -204,8 +204,12 @@ class Client:
 
     def topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        (rows,) = self._asked(Verb.TOPICS)
-        return [name for name, *_ in rows]
+        names: list[str] = []
+        more = True
+        while more:
+            rows, more, *_ = self._asked(Verb.TOPICS, *names[-1:])
+            names += [name for name, *_ in rows]
+        return names
 
     def topic(self, name: str) -> TopicInfo:
         """
@@ -260,8 +264,12 @@ class Client:
 
     def clients(self) -> list[dict[str, Any]]:
         """All sessions of the node."""
-        (found,) = self._asked(Verb.CLIENTS)
-        return list(found)
+        found: list[dict[str, Any]] = []
+        more = True
+        while more:
+            page, more, *_ = self._asked(Verb.CLIENTS, *[each["id"] for each in found[-1:]])
+            found += page
+        return found
 
     def close(self, timeout: float | None = None) -> None:
         """

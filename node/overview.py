@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from heapq import nsmallest
+from itertools import islice
+from typing import Any, Final, Protocol
 
 from . import policies
 from .errors import Corrupt, NotFound
 from .state import State
 
 
-def topics(state: State) -> list[list[Any]]:
-    """Name, id and partitions of each, by name."""
+class Client(Protocol):
+    def told(self) -> dict[str, Any]: ...
+
+
+PAGE: Final = 400  # topics in one answer: their longest names, and the head is full
+CLIENTS_PAGE: Final = 100
+
+
+def topics(state: State, fields: Sequence[Any]) -> list[Any]:
+    """Name, id and partitions of each, by name, a page of them; and whether others follow.
+
+    The field is the last name of the page before.
+    """
+    after = fields[0] if fields and type(fields[0]) is str else ""
     rows = state.topics.rows
-    return [[name, rows[name].id, rows[name].policy.partitions] for name in sorted(rows)]
+    names = nsmallest(PAGE + 1, (name for name in rows if name > after))
+    page = [[name, rows[name].id, rows[name].policy.partitions] for name in names[:PAGE]]
+    return [page, len(names) > PAGE]
+
+
+def clients(sessions: Mapping[int, Client], fields: Sequence[Any]) -> list[Any]:
+    """A map for each, oldest first, a page of them; and whether others follow.
+
+    The field is the last number of the page before.
+    """
+    after = fields[0] if fields and type(fields[0]) is int else 0
+    page = list(islice((n for n in sessions if n > after), CLIENTS_PAGE + 1))
+    return [[sessions[n].told() for n in page[:CLIENTS_PAGE]], len(page) > CLIENTS_PAGE]
 
 
 def topic(state: State, fields: Sequence[Any]) -> list[Any]:

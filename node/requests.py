@@ -14,10 +14,10 @@ in any order.  The first request is HELLO, and nothing else is read before it wa
     CREDIT    reference of a follow, bytes                        nothing
     CANCEL    reference of a pull or follow                       nothing; that one ends
     RECEIPT   topic, partition, pid, epoch, seq                   the fields of a Result
-    TOPICS    -                                                   [[name, id, partitions] ...]
+    TOPICS    the last name of the page before, or nothing        [[name, id, partitions] ...], more
     TOPIC     name                                                id, policy, partitions
     STATUS    -                                                   a map
-    CLIENTS   -                                                   [a map ...]
+    CLIENTS   the last id of the page before, or nothing          [a map ...], more
 
 Fields that come later go to the end, and readers ignore what they do not know.  Whoever is at the
 other end may be anybody: forms are checked here, and what they mean is checked where it is done.

@@ -8,20 +8,27 @@ write for each session.
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final, cast
 
 import attrs
 import trio
 
-from . import requests
+from . import frames, requests
 from .capture import state_hash
 from .env import Peer
-from .errors import NoQuorum, Refused
+from .errors import DiskFailed, NoQuorum, Refused, UnknownVersion
 from .keeper import Keeper
 from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, CONNECTIONS_MAX, ENTRY_BYTES_MAX
+from .output import GONE
 from .requests import Hello, Welcome
-from .session import Session
+from .session import Session, Stream
+
+HASH_SHARE: Final = 0.1  # of the time may go into hashes of the state, however often they are asked
+DRAIN_LOOK_SECONDS: Final = 0.01
+
+log = logging.getLogger("duckrow.server")
 
 Space = Callable[[], tuple[int, int]]  # bytes that are free on the disk, and that it has
 
@@ -39,16 +46,22 @@ class Server:
         self.node = node
         self.options = options
         self.sessions: dict[int, Session] = {}
+        self.stopping = False
+        self.count = 0  # of sessions since the start
+        self.refused = 0  # for there were too many
+        self.broken = 0  # ended by us, since they broke the rules
         self._space = space
-        self.refused = 0  # connections, since the start
-        self._count = 0
         self._nursery: trio.Nursery | None = None
         self._with_output: dict[Session, None] = {}
-        self._stopping = False
+        self._hash = _Hash()
         node.on_turn = self.flush
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; `handle` works as long as this runs."""
+        """Until cancelled; `handle` works as long as this runs.
+
+        Raises:
+            DiskFailed, UnknownVersion: in a group; the process has to end.
+        """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -56,12 +69,15 @@ class Server:
 
     async def handle(self, stream: trio.abc.Stream) -> None:
         """Serves one client."""
+        connection = cast(Stream, stream)
         if len(self.sessions) >= self.options.connections_max:
             self.refused += 1
+            log.warning("too_many_clients connections=%d", len(self.sessions))
+            self._refuse(connection)
             await trio.aclose_forcefully(stream)
             return
-        self._count += 1
-        session = Session(self, stream, peer_of(stream), self._count)
+        self.count += 1
+        session = Session(self, connection, peer_of(stream), self.count)
         self.sessions[session.number] = session
         try:
             await session.run()
@@ -71,13 +87,24 @@ class Server:
             await trio.aclose_forcefully(stream)
 
     def stop(self) -> None:
-        """New orders are refused from here on; what was taken is answered."""
-        self._stopping = True
+        """New orders are refused from here on, and nobody waits for entries; what was taken is
+        answered.
+        """
+        self.stopping = True
+        for session in self.sessions.values():
+            session.stop()
 
     async def drain(self) -> None:
         """Until everybody has got all answers."""
-        while self.node.calls or any(session.queued for session in self.sessions.values()):
-            await trio.sleep(0.01)
+        while any(session.is_busy for session in self.sessions.values()):
+            await trio.sleep(DRAIN_LOOK_SECONDS)
+
+    def _refuse(self, stream: Stream) -> None:
+        error = NoQuorum(f"this node serves {self.options.connections_max:,} clients already")
+        try:
+            stream.send_now(frames.encode(requests.failure(0, error)))
+        except GONE:
+            pass
 
     # -- for sessions -----------------------------------------------------------------------------
 
@@ -92,9 +119,20 @@ class Server:
                 f"version {hello.version}"
             )
         token = self.options.token
-        if token and not peer.trusted and not hmac.compare_digest(token, hello.token):
+        if (
+            token
+            and not peer.trusted
+            and not hmac.compare_digest(token.encode(), hello.token.encode())
+        ):
             raise Refused("the token is missing or wrong: give it as token=, or in DUCKROW_TOKEN")
-        if self._stopping:
+        self.refuse_if_stopping()
+
+    def refuse_if_stopping(self) -> None:
+        """
+        Raises:
+            NoQuorum: nothing new is taken any more.
+        """
+        if self.stopping:
             raise NoQuorum("this node is stopping")
 
     def welcome(self) -> Welcome:
@@ -118,6 +156,7 @@ class Server:
         row = node.row.status()
         view = node.state.view
         free, size = self._space()
+        hashed, hash_ = self._hash.of(node)
         return {
             "node": self.options.name,
             "version": self.options.version,
@@ -128,7 +167,8 @@ class Server:
             "lineage": view.lineage if view else 0,
             "position": node.state.position,
             "durable": row.durable,
-            "state_hash": state_hash(node.state).hex(),
+            "state_hash": hash_.hex(),
+            "hashed": hashed,
             "ready": True,
             "active": row.active,
             "why": str(node.row.broken) if node.row.broken else "",
@@ -142,7 +182,15 @@ class Server:
 
     def spawn(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
         assert self._nursery is not None, "the server does not run"
-        self._nursery.start_soon(task, *args)
+        self._nursery.start_soon(self._guarded, task, *args)
+
+    async def _guarded(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            await task(*args)
+        except (DiskFailed, UnknownVersion):
+            raise
+        except Exception:  # a defect in what serves one request; the others have done nothing
+            log.exception("request_failed")
 
     def has_output(self, session: Session) -> None:
         self._with_output[session] = None
@@ -152,6 +200,23 @@ class Server:
         while self._with_output:
             session, _ = self._with_output.popitem()
             session.flush()
+
+
+class _Hash:
+    """The hash of the state, which costs as much as reading all of it, as of a recent position."""
+
+    def __init__(self) -> None:
+        self._position, self._value = -1, b""
+        self._not_before = 0.0
+
+    def of(self, node: Keeper) -> tuple[int, bytes]:
+        """A position, and the hash of the state there."""
+        began = trio.current_time()
+        if self._position != node.state.position and began >= self._not_before:
+            self._value, self._position = state_hash(node.state), node.state.position
+            took = trio.current_time() - began
+            self._not_before = began + took / HASH_SHARE
+        return self._position, self._value
 
 
 def peer_of(stream: trio.abc.Stream) -> Peer:

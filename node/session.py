@@ -1,33 +1,36 @@
 """A session: one client's connection, from its hello to its end.
 
     frames in ──► order ──► keeper ···► told ──┐
-              ├─► pull, follow: a task each ──►├──► queue ──► one write for all that is in it
-              └─► what is known at once ──────►┘
+              ├─► pull, follow: reads.py ──────┼──► output.py
+              └─► what is known at once ───────┘
 
 An idle session costs one task.  Orders cost none: the keeper tells, and after each of its turns the
-server sends what came together.  Only what the socket does not take at once gets a task.
+server sends what came together.
 
-Nothing that a client sends ends more than its own session.
+Nothing that a client sends ends more than its own session, and it holds no more of our memory than
+its limits.  A client that has too much under way is not read from until some of it is done.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
 from . import frames, overview, requests
+from .calls import Key
 from .commands import Command, Kind, check_body, decode_head
 from .effects import WAITING, Result
 from .env import Buffer, Peer
-from .errors import Conflict, Corrupt, Disconnected, DuckrowError, LimitExceeded, NoQuorum, Refused
+from .errors import Corrupt, Disconnected, DuckrowError, NoQuorum, Refused
 from .frames import FrameReader
-from .lanes import remembered
-from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, HELLO_SECONDS_MAX, OUTPUT_BYTES_MAX
-from .reading import Pull
-from .requests import Ask, Hello, Outcome, Verb
+from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, HELLO_SECONDS_MAX
+from .output import GONE, Output, Sink
+from .reads import Reads, known
+from .requests import Ask, Hello, Verb
 
 if TYPE_CHECKING:
     from .server import Server
@@ -46,29 +49,53 @@ OPEN: Final = frozenset(
         Kind.BARRIER,
     }
 )
-_REQUEST_BYTES: Final = 64  # what a request counts besides its body
-FOLLOW_SECONDS: Final = 3600.0  # then an idle follow looks again; it costs nothing
+REQUEST_BYTES: Final = 64  # what a request counts besides its body
+GOODBYE_SECONDS: Final = 1.0
+NAME_LENGTH_MAX: Final = 64  # of what a client calls itself; the rest is left out
 
 log = logging.getLogger("duckrow.session")
 
 
+class Stream(Sink, Protocol):
+    """What a session needs of a connection; those of the machine and of the simulation have it."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
+    async def receive_into(self, buffer: memoryview) -> int: ...
+
+
 class Session:
-    def __init__(self, server: Server, stream: trio.abc.Stream, peer: Peer, number: int) -> None:
+    __slots__ = (
+        "_began_frame",
+        "_node",
+        "_open",
+        "_open_bytes",
+        "_orders",
+        "_output",
+        "_reader",
+        "_reads",
+        "_room",
+        "_server",
+        "_stream",
+        "began",
+        "name",
+        "number",
+        "peer",
+        "requests",
+    )
+
+    def __init__(self, server: Server, stream: Stream, peer: Peer, number: int) -> None:
         self.number, self.peer, self.name = number, peer, ""
         self.began = trio.current_time()
         self.requests = 0  # since it began
-        self.closed = False
         self._server, self._node, self._stream = server, server.node, stream
-        self._send_now = getattr(stream, "send_now", None)
-        self._receive_into = getattr(stream, "receive_into", None)
+        self._output = Output(stream, server.spawn, peer.address)
+        self._reads = Reads(server, self._output)
         self._reader = FrameReader()
-        self._out: deque[Buffer] = deque()
-        self._out_bytes = 0
-        self._sending = False  # a task does
-        self._open = 0  # orders and pulls that have no answer
+        self._began_frame = math.inf  # when the one began that is not whole yet
+        self._orders: dict[_Order, None] = {}  # whose final answer is still to come
+        self._open = 0  # of them, those that count: neither answered nor waiting in the row
         self._open_bytes = 0
         self._room: trio.Event | None = None
-        self._reads: dict[int, _Read] = {}  # pulls and follows
 
     async def run(self) -> None:
         """Until the client leaves, or breaks the rules."""
@@ -79,19 +106,51 @@ class Session:
                 self._server.flush()
                 if self._is_full():
                     await self._wait_for_room()
+        except GONE:
+            pass
         except DuckrowError as error:
-            log.info("session_ended client=%s error=%s", self.peer.address, error)
+            self._server.broken += 1
+            log.info(
+                "session_ended client=%s name=%s error=%s", self.peer.address, self.name, error
+            )
             await self._say_goodbye(error)
         finally:
-            self.closed = True
-            self._out.clear()
-            for read in self._reads.values():
-                read.scope.cancel()
+            self._output.close()
+            self._reads.cancel_all()
+            for order in self._orders:
+                self._node.calls.forget(order.key, order)
+            self._orders.clear()
 
     @property
-    def queued(self) -> int:
-        """Bytes that the client has not taken yet."""
-        return self._out_bytes
+    def is_busy(self) -> bool:
+        """It is owed answers, or has not taken them."""
+        return bool(self._open or self._output.bytes)
+
+    def flush(self) -> None:
+        self._output.flush()
+
+    def stop(self) -> None:
+        """The node stops: nobody waits any more."""
+        self._reads.stop_waiting()
+
+    def hang_up(self) -> None:
+        self._output.hang_up()
+
+    def told(self) -> dict[str, Any]:
+        """For `duckrow client ls`."""
+        peer = self.peer
+        return {
+            "id": self.number,
+            "name": self.name,
+            "address": peer.address,
+            "uid": peer.uid,
+            "pid": peer.pid,
+            "seconds": round(trio.current_time() - self.began, 3),
+            "requests": self.requests,
+            "waiting": len(self._orders),
+            "reading": len(self._reads),
+            "queued": self._output.bytes,
+        }
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -100,8 +159,7 @@ class Session:
         Raises:
             DuckrowError: it is not let in.
         """
-        deadline = frames.hello_deadline(trio.current_time())
-        with trio.move_on_at(deadline):
+        with trio.move_on_at(frames.hello_deadline(trio.current_time())):
             while (frame := self._reader.next_frame()) is None:
                 if not await self._receive():
                     raise Disconnected("it left before it said hello")
@@ -110,7 +168,7 @@ class Session:
                 raise Refused("the first request has to be a hello")
             hello = Hello.of(fields)
             self._server.admit(hello, self.peer)
-            self.name = hello.name
+            self.name = hello.name[:NAME_LENGTH_MAX]
             self._reader.accept_hello()
             self._answer(reference, *self._server.welcome())
             self._take_all()
@@ -127,34 +185,32 @@ class Session:
                 reader.receive_data(data)
             return bool(data)
         # A frame once begun has to go on: nobody holds our memory by waiting.
-        begun = trio.current_time()
-        while True:
-            with trio.move_on_at(frames.frame_deadline(0, begun)) as scope:
-                lent = reader.lend_buffer() if self._receive_into is not None else None
-                count = 0
-                try:
-                    if lent is not None:
-                        count = await self._receive_into(lent)  # type: ignore[misc]
-                    else:
-                        data = await self._stream.receive_some(reader.wanted)
-                finally:
-                    if lent is not None:
-                        reader.buffer_filled(count)
-                if lent is None and data:
+        with trio.move_on_at(frames.frame_deadline(reader.received, self._began_frame)):
+            lent = reader.lend_buffer()
+            count = 0
+            if lent is None:
+                data = await self._stream.receive_some(reader.wanted)
+                count = len(data)
+                if data:
                     reader.receive_data(data)
-                if not (count or (lent is None and data)):
-                    reader.end_of_data()
-                    return False
-                return True
-            if scope.cancelled_caught:
-                raise Refused("a frame that had begun did not go on")
+            else:
+                try:
+                    count = await self._stream.receive_into(lent)
+                finally:
+                    reader.buffer_filled(count)
+            if not count:
+                reader.end_of_data()
+            return bool(count)
+        raise Refused(f"a frame has come too slowly: {reader.received:,} bytes of it")
 
     def _take_all(self) -> None:
         """
         Raises:
             Corrupt, LimitExceeded: what comes next cannot be told any more.
         """
-        while (frame := self._reader.next_frame()) is not None:
+        reader = self._reader
+        while (frame := reader.next_frame()) is not None:
+            self._began_frame = math.inf
             reference, verb, fields = requests.opened(frame.head)
             self.requests += 1
             try:
@@ -163,34 +219,37 @@ class Session:
                 else:
                     self._serve(reference, verb, fields)
             except DuckrowError as error:
-                self._put([*frames.encode(requests.failure(reference, error))])
+                self._put(frames.encode(requests.failure(reference, error)))
+        if reader.received and self._began_frame == math.inf:
+            self._began_frame = trio.current_time()
 
     def _serve(self, reference: int, verb: int, fields: list[Any]) -> None:
-        state = self._node.state
+        reads, state = self._reads, self._node.state
         match verb:
             case Verb.PULL:
-                self._read(reference, Ask.of(fields), credit=None)
+                reads.pull(reference, Ask.of(fields))
             case Verb.FOLLOW:
                 if len(fields) <= len(Ask._fields) or type(fields[len(Ask._fields)]) is not int:
                     raise Corrupt("a follow names the bytes that may be sent")
-                self._read(reference, Ask.of(fields), credit=fields[len(Ask._fields)])
+                reads.follow(reference, Ask.of(fields), fields[len(Ask._fields)])
             case Verb.CREDIT:
                 match fields:
-                    case [int(of), int(more), *_] if of in self._reads:
-                        self._reads[of].grant(more)
+                    case [int(of), int(more), *_]:
+                        reads.grant(of, more)
             case Verb.CANCEL:
-                if fields and fields[0] in self._reads:
-                    self._reads[fields[0]].scope.cancel()
+                match fields:
+                    case [int(of), *_]:
+                        reads.cancel(of)
             case Verb.RECEIPT:
                 self._receipt(reference, fields)
             case Verb.TOPICS:
-                self._answer(reference, overview.topics(state))
+                reads.serve(reference, partial(overview.topics, state, fields))
             case Verb.TOPIC:
-                self._answer(reference, *overview.topic(state, fields))
+                reads.serve(reference, partial(overview.topic, state, fields))
             case Verb.STATUS:
-                self._answer(reference, self._server.status())
+                reads.serve(reference, lambda: [self._server.status()])
             case Verb.CLIENTS:
-                self._answer(reference, [each.told() for each in self._server.sessions.values()])
+                reads.serve(reference, partial(overview.clients, self._server.sessions, fields))
             case _:
                 raise Refused(f"this node knows no request {verb}: it may be older than the client")
 
@@ -206,8 +265,11 @@ class Session:
         if head.kind not in OPEN:
             raise Refused(f"a command of kind {head.kind} is not for clients")
         check_body(head, body)
-        order = _Order(self, reference, accepted, len(body) + _REQUEST_BYTES)
-        self._node.calls.tell(self._node.submit(Command(raw, body)), order)
+        self._server.refuse_if_stopping()
+        key = self._node.submit(Command(raw, body))
+        order = _Order(self, reference, key, accepted, len(body) + REQUEST_BYTES)
+        self._node.calls.tell(key, order)
+        self._orders[order] = None
         self._open += 1
         self._open_bytes += order.size
 
@@ -217,86 +279,47 @@ class Session:
                 pass
             case _:
                 raise Corrupt("this is not a receipt")
-        lane = self._node.state.lanes.rows.get((pid, topic, partition))
-        if lane is None or lane.epoch != epoch:
-            raise Conflict(
-                "nothing is known of this receipt any more: its topic was deleted, or its producer "
-                "is among those that produced nothing for longest"
-            )
-        if seq <= lane.last:
-            result = remembered(lane, seq)
-            if not (wait and result.code == WAITING):
-                self._answer(reference, *result)
-                return
-        elif not wait:
+        key = pid, epoch, topic, partition, seq
+        result = known(self._node.state, key)
+        if wait and (result is None or result.code == WAITING):
+            self._reads.receipt(reference, key)
+        elif result is None:
             raise NoQuorum("it is not in the row")
-        order = _Order(self, reference, False, _REQUEST_BYTES)
-        self._node.calls.tell((pid, epoch, topic, partition, seq), order)
-        self._open += 1
-        self._open_bytes += order.size
+        else:
+            self._answer(reference, *result)
 
-    def told(self) -> dict[str, Any]:
-        """For `duckrow client ls`."""
-        peer = self.peer
-        return {
-            "id": self.number,
-            "name": self.name,
-            "address": peer.address,
-            "uid": peer.uid,
-            "pid": peer.pid,
-            "seconds": round(trio.current_time() - self.began, 3),
-            "requests": self.requests,
-            "waiting": self._open,
-            "reading": len(self._reads),
-            "queued": self._out_bytes,
-        }
+    def told_of(self, order: _Order, outcome: Result | Exception) -> None:
+        """The keeper knows more of an order."""
+        waits = isinstance(outcome, Result) and outcome.code == WAITING
+        if not waits:
+            self._orders.pop(order, None)
+        if order.counts:  # what waits in the row is no work of this node any more
+            order.counts = False
+            self._open -= 1
+            self._open_bytes -= order.size
+            if self._room is not None and not self._is_full():
+                self._room.set()
+                self._room = None
+        elif order.accepted:
+            return  # it was answered with this: that it waits
+        if isinstance(outcome, Result):
+            again = waits and not order.accepted
+            head = (requests.more if again else requests.answer)(order.reference, *outcome)
+        elif isinstance(outcome, DuckrowError):
+            head = requests.failure(order.reference, outcome)
+        else:
+            raise outcome
+        self._put(frames.encode(head))
 
-    # -- reads ----------------------------------------------------------------------------------
+    def _is_full(self) -> bool:
+        return self._open >= CLIENT_REQUESTS_MAX or self._open_bytes >= CLIENT_BYTES_MAX
 
-    def _read(self, reference: int, ask: Ask, credit: int | None) -> None:
-        if ask.seen > self._node.state.position:
-            raise NoQuorum(
-                f"this node has come to position {self._node.state.position:,}, and position "
-                f"{ask.seen:,} was asked for",
-                retry_after=0.1,
-            )
-        if reference in self._reads or len(self._reads) >= CLIENT_REQUESTS_MAX:
-            raise LimitExceeded("the number of pulls", len(self._reads) + 1, CLIENT_REQUESTS_MAX)
-        read = self._reads[reference] = _Read(credit)
-        self._server.spawn(self._pull, reference, ask, read)
-
-    async def _pull(self, reference: int, ask: Ask, read: _Read) -> None:
-        try:
-            with read.scope:
-                if read.credit is None:
-                    await self._pull_once(reference, ask)
-                else:
-                    await self._follow(reference, ask, read)
-        except DuckrowError as error:
-            self._put(frames.encode(requests.failure(reference, error)))
-        finally:
-            self._reads.pop(reference, None)
-            self.flush()
-
-    async def _pull_once(self, reference: int, ask: Ask) -> None:
-        pulled = await self._node.reader.pull(_pull_of(ask, ask.wait_us / 1e6))
-        head, bodies = requests.encode_pulled(reference, pulled)
-        self._put(frames.encode(head, *bodies))
-
-    async def _follow(self, reference: int, ask: Ask, read: _Read) -> None:
-        assert read.credit is not None
-        while True:
-            pulled = await self._node.reader.pull(_pull_of(ask, FOLLOW_SECONDS))
-            ask = ask._replace(after=pulled.after, topic_id=pulled.topic_id or ask.topic_id)
-            if not pulled.batches and not pulled.missing:
-                continue
-            head, bodies = requests.encode_pulled(reference, pulled, Outcome.MORE)
-            self._put(frames.encode(head, *bodies))
-            self.flush()
-            read.credit -= sum(map(len, bodies))
-            while read.credit <= 0:
-                read.granted = trio.Event()
-                await read.granted.wait()
+    async def _wait_for_room(self) -> None:
+        began = trio.current_time()
+        while self._is_full():
+            self._room = trio.Event()
+            await self._room.wait()
+        self._began_frame += trio.current_time() - began  # it was we who did not go on
 
     # -- what goes out --------------------------------------------------------------------------
 
@@ -304,150 +327,36 @@ class Session:
         self._put(frames.encode(requests.answer(reference, *fields)))
 
     def _put(self, buffers: list[Buffer]) -> None:
-        """Goes out with the next flush."""
-        if self.closed:
-            return
-        self._out += buffers
-        self._out_bytes += sum(map(len, buffers))
+        self._output.put(buffers)
         self._server.has_output(self)
-
-    def flush(self) -> None:
-        """Sends what the socket takes; the rest gets a task."""
-        if self.closed or self._sending or not self._out:
-            return
-        if self._send_now is not None:
-            try:
-                self._sent(self._send_now(self._out))
-            except OSError:
-                return  # the task that receives will hear of it
-        if self._out:
-            if self._out_bytes > OUTPUT_BYTES_MAX:
-                log.warning(
-                    "client_too_slow client=%s name=%s queued=%d",
-                    self.peer.address,
-                    self.name,
-                    self._out_bytes,
-                )
-                self._out.clear()
-                self._server.spawn(self._hang_up)
-                return
-            self._sending = True
-            self._server.spawn(self._send)
-
-    async def _send(self) -> None:
-        try:
-            while self._out:
-                data = bytes(self._out[0]) if len(self._out) == 1 else b"".join(self._take_some())
-                await self._stream.send_all(data)
-                self._sent(len(data))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the task that receives will hear of it
-        finally:
-            self._sending = False
-
-    def _take_some(self) -> list[Buffer]:
-        """About as much as a socket's buffer holds."""
-        found: list[Buffer] = []
-        size = 0
-        for buffer in self._out:
-            found.append(buffer)
-            size += len(buffer)
-            if size > frames.RECEIVE_BYTES:
-                break
-        return found
-
-    def _sent(self, count: int) -> None:
-        self._out_bytes -= count
-        out = self._out
-        while count:
-            first = len(out[0])
-            if first > count:
-                out[0] = memoryview(out[0])[count:]
-                return
-            out.popleft()
-            count -= first
-
-    async def _hang_up(self) -> None:
-        await trio.aclose_forcefully(self._stream)
 
     async def _say_goodbye(self, error: DuckrowError) -> None:
         """The reason, if it still can be told."""
-        with trio.move_on_after(1.0):
+        with trio.move_on_after(GOODBYE_SECONDS):
+            self._output.put(frames.encode(requests.failure(0, error)))
+            self._output.flush()
+            await self._output.wait()
             try:
-                await self._stream.send_all(b"".join(frames.encode(requests.failure(0, error))))
-            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                if isinstance(self._stream, trio.abc.HalfCloseableStream):
+                    await self._stream.send_eof()
+                # Bytes that nobody reads would make the kernel take the reason back.
+                while await self._stream.receive_some(frames.RECEIVE_BYTES):
+                    pass
+            except GONE:
                 pass
-
-    # -- limits -----------------------------------------------------------------------------------
-
-    def _is_full(self) -> bool:
-        return self._open >= CLIENT_REQUESTS_MAX or self._open_bytes >= CLIENT_BYTES_MAX
-
-    async def _wait_for_room(self) -> None:
-        while self._is_full():
-            self._room = trio.Event()
-            await self._room.wait()
-
-    def settle(self, size: int) -> None:
-        """An order has its answer, or waits in the row."""
-        self._open -= 1
-        self._open_bytes -= size
-        if self._room is not None and not self._is_full():
-            self._room.set()
-            self._room = None
 
 
 class _Order:
     """An order that somebody waits for."""
 
-    __slots__ = ("accepted", "done", "reference", "session", "size")
+    __slots__ = ("accepted", "counts", "key", "reference", "session", "size")
 
-    def __init__(self, session: Session, reference: int, accepted: bool, size: int) -> None:
-        self.session, self.reference, self.accepted, self.size = session, reference, accepted, size
-        self.done = False  # it counts no more
+    def __init__(
+        self, session: Session, reference: int, key: Key, accepted: bool, size: int
+    ) -> None:
+        self.session, self.reference, self.key = session, reference, key
+        self.accepted, self.size = accepted, size
+        self.counts = True
 
     def __call__(self, outcome: Result | Exception) -> None:
-        session = self.session
-        if not self.done:
-            self.done = True
-            session.settle(self.size)
-        elif self.accepted:
-            return
-        if isinstance(outcome, Result):
-            if outcome.code == WAITING and not self.accepted:
-                head = requests.more(self.reference, *outcome)
-            else:
-                head = requests.answer(self.reference, *outcome)
-        elif isinstance(outcome, DuckrowError):
-            head = requests.failure(self.reference, outcome)
-        else:
-            raise outcome
-        session._put(frames.encode(head))
-
-
-class _Read:
-    """A pull or a follow that is going on."""
-
-    __slots__ = ("credit", "granted", "scope")
-
-    def __init__(self, credit: int | None) -> None:
-        self.scope = trio.CancelScope()
-        self.credit = credit  # bytes that a follow may send; None: a pull
-        self.granted = trio.Event()
-
-    def grant(self, more: int) -> None:
-        if self.credit is not None and more > 0:
-            self.credit += more
-            self.granted.set()
-
-
-def _pull_of(ask: Ask, wait: float) -> Pull:
-    return Pull(
-        ask.topic,
-        ask.after,
-        partition=ask.partition,
-        topic_id=ask.topic_id,
-        limit=ask.limit,
-        max_bytes=ask.max_bytes,
-        wait=min(wait, 1e9),
-    )
+        self.session.told_of(self, outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import trio
@@ -65,6 +66,25 @@ class SimStream(trio.abc.Stream):
                 view = view[length:]
         finally:
             self._sending = False
+
+    def send_now(self, buffers: Iterable[bytes | bytearray | memoryview]) -> int:
+        """What the window takes of them, as a socket's buffer would."""
+        if self.closed:
+            raise trio.ClosedResourceError("this stream was closed")
+        if self.broken or not self.life.alive:
+            raise trio.BrokenResourceError("simulated: connection reset")
+        data = b"".join(buffers)[: max(self._window, 0)]
+        if data and self._net.split and self._net.rng.random() < self._net.split:
+            data = data[: self._net.rng.randint(1, len(data))]
+        if data:
+            self._window -= len(data)
+            self._net.send(self, "data", data)
+        return len(data)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        data = await self.receive_some(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     async def wait_send_all_might_not_block(self) -> None:
         await self.life.gate()
