@@ -1,0 +1,257 @@
+"""What one client reads: its pulls and follows, and receipts that it waits for, a task each.
+
+    PULL      look ──► something: the answer, and the end         nothing: wait for the topic, look
+    FOLLOW    look ──► something: an answer, go on while there is credit      again
+
+Before a look there has to be room in the output, and only one of a session looks at a time: so a
+client that does not read has one answer more in our memory, however much it asked for.  Between
+finding nothing and waiting there is no checkpoint, so nothing is missed.
+
+When the node stops, a pull that waits ends with what there is, which is nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from . import frames, requests
+from .calls import Key
+from .effects import WAITING, Result
+from .errors import Conflict, DuckrowError, LimitExceeded, NoQuorum
+from .lanes import remembered
+from .limits import CLIENT_REQUESTS_MAX
+from .output import AHEAD_BYTES, Output
+from .pulled import Pulled
+from .reading import Pull
+from .requests import Ask, Outcome
+from .state import State
+from .waiters import ALL
+
+if TYPE_CHECKING:
+    from .server import Server
+
+WAIT_SECONDS_MAX: Final = 1e9  # what a clock can add to
+
+
+class Reads:
+    """Those of one session."""
+
+    __slots__ = ("_looking", "_output", "_server", "_tasks")
+
+    def __init__(self, server: Server, output: Output) -> None:
+        self._server, self._output = server, output
+        self._tasks: dict[int, _Read] = {}  # by reference
+        self._looking: trio.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def pull(self, reference: int, ask: Ask) -> None:
+        """
+        Raises:
+            Refused, NoQuorum: it cannot be served; says why.
+        """
+        pull = self._checked(ask)
+        self._start(reference, self._pull, pull, ask.wait_us / 1e6)
+
+    def follow(self, reference: int, ask: Ask, credit: int) -> None:
+        """As `pull`; `credit` is of bytes that may be sent before more is granted."""
+        pull = self._checked(ask)
+        self._server.refuse_if_stopping()
+        self._start(reference, self._follow, pull, credit=credit)
+
+    def receipt(self, reference: int, key: Key) -> None:
+        """Answers once it is known what became of the command."""
+        self._start(reference, self._receipt, key)
+
+    def serve(self, reference: int, work: Callable[[], Sequence[object]]) -> None:
+        """Answers with what takes more than a moment; others get their turns in between."""
+        self._start(reference, self._work, work)
+
+    def grant(self, reference: int, credit: int) -> None:
+        if (read := self._tasks.get(reference)) is not None and credit > 0:
+            read.credit += credit
+            if read.granted is not None:
+                read.granted.set()
+
+    def cancel(self, reference: int) -> None:
+        if (read := self._tasks.get(reference)) is not None:
+            read.scope.cancel()
+
+    def cancel_all(self) -> None:
+        for read in self._tasks.values():
+            read.scope.cancel()
+
+    def stop_waiting(self) -> None:
+        """The node stops: who waits gets what there is."""
+        for read in self._tasks.values():
+            if read.waiting is not None:
+                read.waiting.cancel()
+
+    # -- tasks ----------------------------------------------------------------------------------
+
+    def _checked(self, ask: Ask) -> Pull:
+        here = self._server.node.state.position
+        if ask.seen > here:
+            raise NoQuorum(
+                f"this node has come to position {here:,}, and position {ask.seen:,} was asked for",
+                retry_after=0.1,
+            )
+        return Pull(
+            ask.topic,
+            ask.after,
+            partition=ask.partition,
+            topic_id=ask.topic_id,
+            limit=ask.limit,
+            max_bytes=ask.max_bytes,
+        )
+
+    def _start(
+        self, reference: int, task: Callable[..., Awaitable[None]], *args: object, credit: int = 0
+    ) -> None:
+        if reference in self._tasks or len(self._tasks) >= CLIENT_REQUESTS_MAX:
+            raise LimitExceeded("the number of reads", len(self._tasks) + 1, CLIENT_REQUESTS_MAX)
+        read = self._tasks[reference] = _Read(reference, credit)
+        self._server.spawn(self._run, read, task, args)
+
+    async def _run(
+        self, read: _Read, task: Callable[..., Awaitable[None]], args: tuple[object, ...]
+    ) -> None:
+        try:
+            with read.scope:
+                await task(read, *args)
+        except DuckrowError as error:
+            self._output.put(frames.encode(requests.failure(read.reference, error)))
+        finally:
+            del self._tasks[read.reference]
+            self._output.flush()
+
+    async def _pull(self, read: _Read, pull: Pull, seconds: float) -> None:
+        server, missing = self._server, 0
+        deadline = trio.current_time() + min(seconds, WAIT_SECONDS_MAX)
+        while True:
+            await self._turn()
+            try:
+                pulled = await server.node.reader.pull(pull)
+                if pulled.batches or server.stopping or trio.current_time() >= deadline:
+                    if missing:
+                        pulled = attrs.evolve(pulled, missing=pulled.missing + missing)
+                    self._put(read, pulled, Outcome.DONE)
+                    return
+            finally:
+                self._end_turn()
+            missing += pulled.missing
+            pull = _onward(pull, pulled)
+            await self._wait(read, pull, deadline)
+
+    async def _follow(self, read: _Read, pull: Pull) -> None:
+        server = self._server
+        while True:
+            await self._turn()
+            try:
+                pulled = await server.node.reader.pull(pull)
+                pull = _onward(pull, pulled)
+                if found := bool(pulled.batches or pulled.missing):
+                    read.credit -= self._put(read, pulled, Outcome.MORE)
+                    self._output.flush()
+            finally:
+                self._end_turn()
+            server.refuse_if_stopping()
+            if not found:
+                await self._wait(read, pull, math.inf)
+                continue
+            while read.credit <= 0:
+                await read.wait_for_credit()
+                server.refuse_if_stopping()
+            await trio.lowlevel.checkpoint()  # nor does one that is far behind hold up the others
+
+    async def _receipt(self, read: _Read, key: Key) -> None:
+        server = self._server
+        result = known(server.node.state, key)
+        while result is None or result.code == WAITING:
+            server.refuse_if_stopping()
+            with trio.CancelScope() as read.waiting:
+                result = await server.node.calls.wait(key)
+            read.waiting = None
+        self._output.put(frames.encode(requests.answer(read.reference, *result)))
+
+    async def _work(self, read: _Read, work: Callable[[], Sequence[object]]) -> None:
+        await self._turn()
+        try:
+            await trio.lowlevel.checkpoint()
+            self._output.put(frames.encode(requests.answer(read.reference, *work())))
+        finally:
+            self._end_turn()
+
+    def _put(self, read: _Read, pulled: Pulled, outcome: Outcome) -> int:
+        """The bytes of the body."""
+        head, bodies = requests.encode_pulled(read.reference, pulled, outcome)
+        self._output.put(frames.encode(head, *bodies))
+        return sum(map(len, bodies))
+
+    # -- turns ----------------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        """Until nobody else of this session looks, and there is room for what is found."""
+        while self._looking is not None or not self._output.has_room:
+            if self._looking is not None:
+                await self._looking.wait()
+            else:
+                await self._output.wait(AHEAD_BYTES)
+        self._looking = trio.Event()
+
+    def _end_turn(self) -> None:
+        assert self._looking is not None
+        self._looking.set()
+        self._looking = None
+
+    async def _wait(self, read: _Read, pull: Pull, deadline: float) -> None:
+        """Comes to no checkpoint before it waits."""
+        partition = ALL if pull.partition is None else pull.partition
+        with trio.CancelScope(deadline=deadline) as read.waiting:
+            await self._server.node.waiters.wait(pull.topic, partition)
+        read.waiting = None
+
+
+def known(state: State, key: Key) -> Result | None:
+    """What became of a command; None: it has not come yet.
+
+    Raises:
+        Conflict: its lane is gone, or another epoch's.
+    """
+    pid, epoch, topic, partition, seq = key
+    lane = state.lanes.rows.get((pid, topic, partition))
+    if lane is None or lane.epoch != epoch:
+        raise Conflict(
+            "nothing is known of this receipt any more: its topic was deleted, or its producer "
+            "is among those that produced nothing for longest"
+        )
+    return remembered(lane, seq) if seq <= lane.last else None
+
+
+class _Read:
+    """One that is under way."""
+
+    __slots__ = ("credit", "granted", "reference", "scope", "waiting")
+
+    def __init__(self, reference: int, credit: int) -> None:
+        self.reference = reference
+        self.credit = credit  # bytes that a follow may still send
+        self.granted: trio.Event | None = None
+        self.scope = trio.CancelScope()  # of all of it
+        self.waiting: trio.CancelScope | None = None  # of a wait that can be cut short
+
+    async def wait_for_credit(self) -> None:
+        self.granted = trio.Event()
+        with trio.CancelScope() as self.waiting:
+            await self.granted.wait()
+        self.granted = self.waiting = None
+
+
+def _onward(pull: Pull, pulled: Pulled) -> Pull:
+    return attrs.evolve(pull, after=pulled.after, topic_id=pulled.topic_id or pull.topic_id)
