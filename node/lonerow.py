@@ -35,6 +35,7 @@ from .proof import Proof
 from .reserve import OK
 from .row import Item, Member, RowStatus, View
 from .rowstore import RowStore
+from .scrubrounds import ScrubRounds
 from .segments import segment_file
 from .storeoptions import FSYNC, MEMORY, WRITE, StoreOptions
 from .wakeup import Wakeup
@@ -48,7 +49,7 @@ LINEAGE_BITS: Final = 63
 
 
 class LoneRow:
-    def __init__(self, store: RowStore, env: Env, id_: int) -> None:
+    def __init__(self, store: RowStore, disk: Disk, env: Env, id_: int) -> None:
         self.store = store
         self.broken: Corrupt | None = None  # the row ends where this says, and takes nothing more
         self._env, self._id = env, id_
@@ -60,17 +61,21 @@ class LoneRow:
         # What was submitted, and is in no bundle yet.
         self._open: list[Command] = []
         self._open_bytes = 0
-        self._stuck = False  # there is no room even for what makes room
+        self._stuck = False  # there is no room even for what makes room: nothing is tried
+        self.stuck = False  # the same, until something was written
         self._refused: list[tuple[Command, Full]] = []
         self._written: deque[Item] = deque()  # in the row, not handed out
         self._gave = False  # the last `take` gave what a sync has made durable
         self._unseen_bytes = 0  # written since the free space was looked at
         self._closed = False
+        self.scrubs = ScrubRounds(store, disk, env.wall_us)
         self._doubted = False  # a sync of an earlier life failed
         self._taker, self._syncer = Wakeup(), Wakeup()
         if self._waits_for_sync:
             store.on_synced(self._taker.wake)
         self._indexer, self._watcher = Wakeup(), Wakeup()
+        # Called again and again while the disk is full, or nearly.
+        self.on_tight: Callable[[], None] = lambda: None
 
     @classmethod
     async def open(
@@ -95,7 +100,7 @@ class LoneRow:
         store = await RowStore.open(disk, env, options)
         done = False
         try:
-            row = cls(store, env, id_)
+            row = cls(store, disk, env, id_)
             row._check_alone()
             row._doubted = await disk.exists(doubt.NAME)
             lost = await row._lost_end(prove)
@@ -133,7 +138,7 @@ class LoneRow:
             self._break(_end_at(first))
 
     async def run(self) -> None:
-        """Syncs, indexes sealed segments, and looks after a disk that is full; until cancelled.
+        """Syncs, indexes sealed segments, looks after a disk that is full, scrubs; until cancelled.
 
         Raises:
             DiskFailed: in a group; the process has to end.
@@ -142,6 +147,7 @@ class LoneRow:
             nursery.start_soon(self._sync_on)
             nursery.start_soon(self._index_on)
             nursery.start_soon(self._watch_on)
+            nursery.start_soon(self.scrubs.run)
 
     async def close(self) -> None:
         """Orderly: what is in the row is synced and indexed, `clean` written, the lock given back.
@@ -270,7 +276,7 @@ class LoneRow:
         if not done:
             await self._give_way()
             return
-        self._s = s
+        self._s, self.stuck = s, False
         self._written.append(item)
         if self.store.options.level != MEMORY:
             self._syncer.wake()
@@ -328,11 +334,18 @@ class LoneRow:
         """A bundle did not fit: the reserve goes, and of what is open only what makes room stays."""
         reserve = self.store.reserve
         self._stuck = not await reserve.give_up()
+        self.stuck = self._stuck
         full = reserve.full()
         self._refused += [(command, full) for command in self._open if len(command.body)]
         self._open = [command for command in self._open if not len(command.body)]
         self._open_bytes = sum(map(_size, self._open))
         self._watcher.wake()
+
+    async def use_reserve(self) -> bool:
+        """For what makes room and does not fit.  True: there is more space now."""
+        gained = await self.store.reserve.give_up()
+        self._watcher.wake()
+        return gained
 
     def _look(self) -> None:
         self.store.reserve.look()
@@ -345,6 +358,7 @@ class LoneRow:
         while True:
             await self._watcher.wait()
             while reserve.state != OK or self._stuck:
+                self.on_tight()
                 await trio.sleep(self.store.options.reserve_seconds)
                 await reserve.restore()
                 reserve.look()

@@ -42,7 +42,7 @@ from .places import place
 from .records import RecordKind, padding, size_of
 from .reserve import Reserve
 from .row import Bundle, Item, View
-from .scrub import scrub
+from .scrub import Pace, at_once, scrub
 from .segments import OpenFiles
 from .shelf import Shelf
 from .storeoptions import StoreOptions
@@ -280,9 +280,12 @@ class RowStore:
         last = self.position if end is None else min(end, self.position)
         return await self._reads.read_items(position, last, limit_bytes, with_bodies=bodies)
 
-    async def scrub(self) -> list[Damage]:
-        """Reads everything that is durable and checks every byte; slow, and gives others turns."""
-        return await scrub(self._shelf, self._writer.durable_bytes)
+    async def scrub(self, pace: Pace = at_once) -> list[Damage]:
+        """Reads everything that is durable and checks every byte; slow, and gives others turns.
+
+        `pace` is told after each read how much it was, and may wait.
+        """
+        return await scrub(self._shelf, self._writer.durable_bytes, pace)
 
     # -- writing ----------------------------------------------------------------------------
 

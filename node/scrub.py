@@ -8,8 +8,9 @@ reads, padding.  Items are followed through the chain of digests from the copies
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from itertools import pairwise
+from typing import Final
 
 import attrs
 
@@ -17,9 +18,11 @@ from .checksum import crc32c
 from .chronicle import Opening
 from .commands import decode_head
 from .damage import Damage
-from .errors import Corrupt, LimitExceeded
+from .env import File
+from .errors import Corrupt, LimitExceeded, NotFound
 from .forms import BundleForm, GapForm, ItemForm, bodies, chain, item_crc, split_heads
-from .opening import feed
+from .limits import KIB
+from .opening import read_or_zeros
 from .places import place, record_of
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .search import next_record
@@ -27,29 +30,60 @@ from .segments import Segment, index_file, segment_file
 from .shelf import Shelf
 
 Reads = Generator[tuple[int, int], bytes, None]
+Pace = Callable[[int], Awaitable[None]]
+WINDOW_BYTES: Final = 64 * KIB  # checked at once: a few milliseconds, even of small entries
 
 
-async def scrub(shelf: Shelf, durable_bytes: Callable[[Segment], int]) -> list[Damage]:
-    """All segments that are there now, with their index files."""
+async def at_once(_read: int) -> None:
+    pass
+
+
+async def scrub(
+    shelf: Shelf, durable_bytes: Callable[[Segment], int], pace: Pace = at_once
+) -> list[Damage]:
+    """All segments that are there now, with their index files; `pace` is told what was read."""
     damages: list[Damage] = []
     for segment in list(shelf.segments):
-        if segment.number not in shelf:
-            continue  # dropped meanwhile
-        in_memory = segment.column is not None
-        scrubbing = Scrubbing(segment, durable_bytes(segment), shelf.window_bytes)
-        handle = await shelf.files.acquire(segment.number)
         try:
-            await feed(scrubbing.run(), handle.file)
-        finally:
-            shelf.files.release(handle)
-        places = await shelf.places_again(segment)
-        for damage in scrubbing.damages:
-            first, last = touched(segment, places, damage)
-            damages.append(attrs.evolve(damage, first=first, last=last))
-        if not in_memory and segment.column is not None:
-            file = index_file(segment.number)
-            damages.append(Damage(file, 0, 0, "the index, which is made again", mended=True))
+            if segment.number in shelf:
+                damages += await _scrub_segment(shelf, segment, durable_bytes(segment), pace)
+        except NotFound as error:
+            if segment.number in shelf:  # else it was dropped meanwhile
+                file = segment_file(segment.number)
+                damage = Damage(file, 0, segment.size, str(error), segment.first, segment.last)
+                damages.append(damage)
     return damages
+
+
+async def _scrub_segment(shelf: Shelf, segment: Segment, end: int, pace: Pace) -> list[Damage]:
+    in_memory = segment.column is not None
+    scrubbing = Scrubbing(segment, end, min(shelf.window_bytes, WINDOW_BYTES))
+    handle = await shelf.files.acquire(segment.number)
+    try:
+        await _read_on(scrubbing.run(), handle.file, pace)
+    finally:
+        shelf.files.release(handle)
+    places = await shelf.places_again(segment)
+    damages = [
+        attrs.evolve(damage, first=first, last=last)
+        for damage in scrubbing.damages
+        for first, last in [touched(segment, places, damage)]
+    ]
+    if not in_memory and segment.column is not None:
+        file = index_file(segment.number)
+        damages.append(Damage(file, 0, 0, "the index, which is made again", mended=True))
+    return damages
+
+
+async def _read_on(reads: Reads, file: File, pace: Pace) -> None:
+    wanted = next(reads, None)
+    while wanted is not None:
+        found = await read_or_zeros(file, *wanted)
+        await pace(len(found))
+        try:
+            wanted = reads.send(found)
+        except StopIteration:
+            return
 
 
 def touched(segment: Segment, places: Sequence[int], damage: Damage) -> tuple[int, int]:

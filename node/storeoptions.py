@@ -40,6 +40,8 @@ class StoreOptions:
     bundle_commands: int = 256  # applied in one go, so that others wait some milliseconds at most
     pending_bytes: int = PENDING_BYTES_MAX
     window_bytes: int = 1 * MIB  # recovery and scrub read so much at a time
+    scrub_seconds: float = 7 * 86_400.0  # from the end of a scrub to the next; 0: never
+    scrub_bytes_per_second: int = 2 * MIB  # at single small entries, a tenth of a core
     open_files: int = 64  # sealed segments whose files are kept open
 
     def __attrs_post_init__(self) -> None:
@@ -49,6 +51,11 @@ class StoreOptions:
             raise Refused(
                 f"segments of {self.segment_bytes:,} bytes: they may have {4 * KIB:,} "
                 f"to {SEGMENT_BYTES:,}"
+            )
+        if self.scrub_seconds < 0 or self.scrub_bytes_per_second < 1:
+            raise Refused(
+                f"a scrub every {self.scrub_seconds:,} seconds at {self.scrub_bytes_per_second:,} "
+                "bytes a second: 0 seconds mean never, and it has to read at least 1 byte a second"
             )
         if not 1 <= self.bundle_commands <= BUNDLE_COMMANDS_MAX:
             raise Refused(

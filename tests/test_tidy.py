@@ -30,6 +30,7 @@ SHELLS = {
     "node/lonerow.py": {"trio"},
     "node/wakeup.py": {"trio"},
     "node/writing.py": {"trio"},
+    "node/scrubrounds.py": {"trio"},
     "node/snapshots.py": {"trio"},
     "node/sparse.py": {"trio"},
     "node/numberfolder.py": {"trio"},

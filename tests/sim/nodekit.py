@@ -31,6 +31,7 @@ SMALL = Options(
         soft_reserve_fraction=0.0,
         hard_reserve_bytes=16 * 1024,
         window_bytes=64 * 1024,
+        scrub_seconds=0,  # so that a deadlock is seen, instead of the years going by
     ),
     housekeeping=HousekeepingOptions(
         snapshot_items=40, snapshot_bytes=16 * 1024, followable_bytes=8 * 1024

@@ -55,6 +55,7 @@ def small(**changes: object) -> StoreOptions:
         "soft_reserve_fraction": 0.0,
         "hard_reserve_bytes": 4096,
         "window_bytes": 4096,
+        "scrub_seconds": 0,  # so that a deadlock is seen, instead of the years going by
     }
     return StoreOptions(**(defaults | changes))  # type: ignore[arg-type]
 

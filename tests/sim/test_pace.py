@@ -58,7 +58,8 @@ def test_many_commands_at_once_are_applied_in_turns_with_others(level: str) -> N
             await node.calls.wait(node.submit(last, *before))
 
         *before, last = produces(count)
-        assert await turns_during(order) >= count // COMMANDS_AT_ONCE
+        # The other may have come late to the first.
+        assert await turns_during(order) >= count // COMMANDS_AT_ONCE - 1
         assert node.state.partition(node.state.topics.rows["t"].id, 0).last == count
 
     run(Machine(), work, options)
