@@ -5,26 +5,35 @@
     100,000 commands          ─► a snapshot; the older one tells the store what it may forget
     a segment died, or half   ─► dead segments go, mostly dead ones are rewritten
 
-Nothing here is needed for what was answered to stay true.  A full disk makes it wait.
+Nothing here is needed for what was answered to stay true.  A full disk makes it wait; and where
+something is dead that only the older snapshot still needs, newer ones are written at once, if need be
+in the space of the hard reserve, or of the older snapshot:
+
+    snapshots    A ....... B ...... the end      a segment between A and B is dead, and full the disk
+                           B ...... C            A is given up for C; the segment goes
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from itertools import chain
 
 import attrs
 import trio
 
 from .capture import capture
-from .errors import Corrupt, Full, Refused
+from .errors import Corrupt, Full, NoQuorum, Refused, Timeout
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
 from .numberfolder import NumberFolder
 from .places import offset_of, segment_of
+from .reserve import OK
 from .row import Bundle, Item
-from .snapshots import IDLE_SHARE, Identity, Snapshots
+from .snapshots import IDLE_SHARE, KEPT, Identity, Snapshots
 from .state import oldest_waiting
+from .upkeep import Plan
 
 RETRY_SECONDS = 5.0  # after a full disk
 
@@ -58,7 +67,10 @@ class Housekeeping:
         self._place = 0  # of the last item that was counted
         self._released = 0  # position of the older snapshot
         self._held = False  # a body that waited may have kept segments
+        self._missed = False  # a snapshot that was due did not fit
+        self._full: dict[str, float] = {}  # what did not fit, and when it is tried again
         keeper.on_progress = self._count
+        keeper.row.on_tight = self._look
 
     def resume(self) -> None:
         """After the snapshots were read."""
@@ -71,20 +83,23 @@ class Housekeeping:
         Raises:
             DiskFailed: the process has to end.
         """
+        row, waiting = self._keeper.row, self._keeper.numbers.waiting
         while True:
-            await self._work.wait()
+            with trio.move_on_at(min(self._full.values(), default=math.inf)):
+                await self._work.wait()
             self._work = trio.Event()
-            fits, waiting = True, self._keeper.numbers.waiting
+            now = trio.current_time()
+            self._full = {what: again for what, again in self._full.items() if again > now}
             # A snapshot that is due does not wait for all files: there may always be one more.
-            while fits and waiting() and not self._is_due():
-                fits = await self._index()
+            while waiting() and not self._is_due() and await self._fits("index", self._index):
+                pass
+            if row.status().disk != OK and row.broken is None:
+                await self._make_room()
             if self._is_due():
-                fits = await self.snapshot() and fits
+                await self._fits("snapshot", self.snapshot)
             await self._tidy()
-            if waiting():
+            if waiting() and not self._full:
                 self._work.set()
-            if not fits:
-                await trio.sleep(RETRY_SECONDS)
 
     async def snapshot(self, *, idle_share: float = IDLE_SHARE) -> bool:
         """Writes one of the state as it is now.  False: the disk is full."""
@@ -101,6 +116,7 @@ class Housekeeping:
         try:
             index = keeper.numbers.capture()
             self._items = self._commands = self._bytes = 0
+            self._missed = True
             lineage = keeper.state.view.lineage if keeper.state.view is not None else 0
             digest = await store.digest_of(position)
             identity = Identity(store.uuid, lineage, position, digest)
@@ -111,58 +127,125 @@ class Housekeeping:
         finally:
             state.close()
         if written:
+            self._missed = False
             whole = self._snapshots.whole
             if len(whole) > 1:
                 self._released = whole[0]
         return written
 
+    async def _fits(self, what: str, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Does something that needs space, but not right after it did not fit."""
+        if what in self._full:
+            return False
+        fits = await work()
+        if not fits:
+            self._full[what] = trio.current_time() + RETRY_SECONDS
+        return fits
+
     async def _index(self) -> bool:
         """Writes the file that has waited longest.  False: the disk is full."""
-        numbers = self._keeper.numbers
+        numbers, row = self._keeper.numbers, self._keeper.row
         cover = numbers.waiting()
         assert cover is not None, "nothing waits"
         if cover.upto > self._store.durable_position:
             await self._store.sync()
-        return await self._folder.write(numbers)
+        # Nothing of a segment goes before it has one: it may use the reserve.
+        return await self._folder.write(numbers) or (
+            await row.use_reserve() and await self._folder.write(numbers)
+        )
+
+    async def _make_room(self) -> None:
+        """The disk is full: what is dead goes at once, not with the second snapshot from here."""
+        keeper, snapshots = self._keeper, self._snapshots
+        if keeper.row.stuck and len(snapshots.whole) == KEPT:
+            await snapshots.forget(snapshots.whole[0])  # room for the command that makes room
+        while self._is_held_by_snapshots():
+            if snapshots.whole and snapshots.whole[-1] == keeper.state.position:
+                try:
+                    with trio.move_on_after(RETRY_SECONDS):
+                        await keeper.barrier()  # two snapshots are of two positions
+                except (Corrupt, NoQuorum, Timeout):
+                    return  # the row ends here, or the node does
+                if snapshots.whole[-1] == keeper.state.position:
+                    return
+            if not await self._fits("room", self._snapshot_for_room):
+                return
+            await self._tidy()
+
+    def _is_held_by_snapshots(self) -> bool:
+        """Whether something would go if the older snapshot were of this moment."""
+        plan = self._plan(self._keeper.state.position)
+        reach = {segment.number: segment.reach for segment in self._store.segments()}
+        return any(reach[number] >= self._released for number in (*plan.drop, *plan.rewrite))
+
+    async def _snapshot_for_room(self) -> bool:
+        """In the space of the reserve if it must be, and then in that of the older snapshot."""
+        snapshots = self._snapshots
+        if await self.snapshot():
+            return True
+        if await self._keeper.row.use_reserve() and await self.snapshot():
+            return True
+        if len(snapshots.whole) < KEPT:
+            return False
+        await snapshots.forget(snapshots.whole[0])
+        return await self.snapshot()
 
     async def _tidy(self) -> None:
         """Gives back what nobody can read any more."""
         if not self._released:
             return
-        keeper, store, numbers = self._keeper, self._store, self._keeper.numbers
+        keeper, numbers = self._keeper, self._keeper.numbers
+        plan = self._plan(self._released)
         waited = oldest_waiting(keeper.state)
-        self._held = waited is not None
         keeper.row.release(self._released, keeper.state.position if waited is None else waited)
-        plan = numbers.usage.plan(
-            store.segments(),
-            snapshot=self._released,
+        for segment in await self._store.drop(plan.drop):
+            await self._folder.drop(numbers, segment)
+            self._full.clear()
+        for number in plan.rewrite:
+            await self._fits(f"segment {number}", partial(self._rewrite, number))
+
+    def _plan(self, snapshot: int) -> Plan:
+        """What is dead, and may go if the older snapshot is of that position."""
+        numbers, waited = self._keeper.numbers, oldest_waiting(self._keeper.state)
+        self._held = waited is not None
+        return numbers.usage.plan(
+            self._store.segments(),
+            snapshot=snapshot,
             oldest_body=waited,
             in_memory=numbers.in_memory,
             unknown=self._unknown,
             followable=self._options.followable_bytes,
         )
-        for segment in await store.drop(plan.drop):
-            await self._folder.drop(numbers, segment)
-        for segment in plan.rewrite:
-            await self._rewrite(segment)
 
-    async def _rewrite(self, segment: int) -> None:
+    async def _rewrite(self, segment: int) -> bool:
+        """False: there is no room for the copy."""
         numbers, live = self._keeper.numbers, set[int]()
         try:
             for places in numbers.live_places(segment):
                 live.update(places)
                 await trio.lowlevel.checkpoint()
-            await self._store.rewrite(segment, live)
-        except (Full, Refused):
-            return  # not now; the next look may find space, or nothing that holds it back
+            try:
+                await self._store.rewrite(segment, live)
+            except Full:
+                if not await self._keeper.row.use_reserve():
+                    return False
+                await self._store.rewrite(segment, live)
+        except Full:
+            return False
+        except Refused:
+            return True  # not now; the next look may find nothing that holds it back
         except Corrupt:
             pass  # it stays as it is, and readers and the scrub say what is wrong with it
         numbers.usage.rewritten(segment)
+        return True
 
     def _is_due(self) -> bool:
         options = self._options
+        if "snapshot" in self._full:
+            return False
         return (
-            self._items >= options.snapshot_items
+            self._missed
+            or self._items >= options.snapshot_items
             or self._commands >= options.snapshot_commands
             or self._bytes >= options.snapshot_bytes
         )
@@ -181,6 +264,9 @@ class Housekeeping:
             self._work.set()
         if self._released and (self._keeper.numbers.usage.stale or self._is_let_go()):
             self._work.set()
+
+    def _look(self) -> None:
+        self._work.set()
 
     def _is_let_go(self) -> bool:
         """Nothing waits any more."""

@@ -1,0 +1,152 @@
+"""A disk that is full to the last byte: what is dead makes room, and everything goes on by itself."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from duckrow.node import makers
+from duckrow.node.alone import Options
+from duckrow.node.errors import Full
+from duckrow.node.housekeeping import HousekeepingOptions
+from duckrow.node.keeper import Keeper
+from duckrow.node.limits import KIB
+from duckrow.node.producer import Producer
+from duckrow.node.storeoptions import StoreOptions
+
+from .alone import Machine
+from .nodekit import Owner, run, values
+from .pages import BLOCK
+
+PATIENCE = 120.0  # seconds
+MINUTE_US = 60_000_000
+DEAD = 10**9  # above every number
+RESERVE = 64 * KIB
+
+
+def options(segment_bytes: int) -> Options:
+    return Options(
+        store=StoreOptions(
+            segment_bytes=segment_bytes,
+            followable_bytes=segment_bytes,
+            soft_reserve_bytes=RESERVE,
+            soft_reserve_fraction=0.0,
+            hard_reserve_bytes=RESERVE,
+            window_bytes=64 * KIB,
+        ),
+        housekeeping=HousekeepingOptions(
+            snapshot_items=300, snapshot_bytes=4 * segment_bytes, followable_bytes=segment_bytes
+        ),
+    )
+
+
+async def fill(node: Keeper, size: int, count: int) -> None:
+    producer = Producer(node)
+    if node.state.topic("kept") is None:
+        await producer.produce("kept", [b"kept"])
+    for _ in range(count):
+        await producer.produce("t", [bytes(size)])
+
+
+async def is_refused(node: Keeper) -> bool:
+    try:
+        await Producer(node).produce("t", [bytes(100)])
+    except Full:
+        return True
+    return False
+
+
+async def make_room(node: Keeper, how: str) -> None:
+    owner = Owner(node, node.fresh_pid())
+    if how == "pruned":
+        await owner.order(makers.prune, "t", DEAD)
+    elif how == "deleted":
+        await owner.order(makers.delete, "t")
+    elif how == "limited":
+        await owner.order(makers.configure, "t", {"max_entries": 1})
+
+
+async def goes_on(node: Keeper, machine: Machine) -> None:
+    assert not await is_refused(node), f"{node.row.status().disk}, {machine.media.used:,} are used"
+    assert await values(node, "kept") == [b"kept"]
+    assert node.row.status().disk == "ok"
+
+
+SEGMENTS = [16 * KIB, 64 * KIB, 200 * KIB]
+
+
+@pytest.mark.parametrize("segment", SEGMENTS)
+@pytest.mark.parametrize("how", ["pruned", "deleted", "limited", "aged"])
+@pytest.mark.parametrize("blocks", [0, 1, 3])
+def test_a_disk_that_others_filled_to_the_last_byte_has_room_again(
+    segment: int, how: str, blocks: int
+) -> None:
+    machine = Machine(blocks)
+
+    async def work(node: Keeper) -> None:
+        if how == "aged":
+            await Owner(node).order(makers.create, "t", {"max_age": MINUTE_US})
+        await fill(node, 1_000, 1_000)
+        machine.media.capacity = machine.media.used + blocks * BLOCK
+        while not await is_refused(node):
+            pass
+        assert node.row.status().disk != "ok"
+        await make_room(node, how)
+        await trio.sleep(PATIENCE)
+        await goes_on(node, machine)
+
+    run(machine, work, options(segment))
+    run(machine, lambda node: goes_on(node, machine), options(segment))
+
+
+@pytest.mark.parametrize("segment", SEGMENTS)
+@pytest.mark.parametrize("size", [300, 1_000, 9_000])
+def test_a_disk_that_the_node_filled_has_room_again(segment: int, size: int) -> None:
+    machine = Machine()
+    machine.media.capacity = 1_000 * KIB
+
+    async def work(node: Keeper) -> None:
+        for _ in range(3):
+            with pytest.raises(Full):
+                await fill(node, size, 10**6)
+            await make_room(node, "pruned")
+            await trio.sleep(PATIENCE)
+        assert not await is_refused(node), node.row.status().disk
+
+    run(machine, work, options(segment))
+
+
+@pytest.mark.parametrize("blocks", range(0, 40, 3))
+def test_wherever_the_disk_ends_while_the_node_works_it_goes_on(blocks: int) -> None:
+    """At any write of anything: a record, a segment, an index, a snapshot."""
+    machine = Machine(blocks)
+
+    async def work(node: Keeper) -> None:
+        await fill(node, 500, 1_200)
+        machine.media.capacity = machine.media.used + blocks * BLOCK
+        with pytest.raises(Full):
+            await fill(node, 500, 10**6)
+        machine.media.capacity = machine.media.used  # what was the soft reserve has gone, too
+        await make_room(node, "pruned")
+        await trio.sleep(PATIENCE)
+        await goes_on(node, machine)
+
+    run(machine, work, options(32 * KIB))
+
+
+def test_a_restart_in_the_middle_of_it_does_not_matter() -> None:
+    machine = Machine()
+
+    async def first(node: Keeper) -> None:
+        await fill(node, 1_000, 1_000)
+        machine.media.capacity = machine.media.used
+        while not await is_refused(node):
+            pass
+        await make_room(node, "pruned")
+
+    async def second(node: Keeper) -> None:
+        await trio.sleep(PATIENCE)
+        await goes_on(node, machine)
+
+    run(machine, first, options(64 * KIB))
+    run(machine, second, options(64 * KIB))
