@@ -24,4 +24,4 @@ test-long: lint
 	@$(PYTHON) -m pytest -q -m long --timeout 7200
 
 bench: setup
-	@$(PYTHON) -m duckrow.tools.bench
+	@$(PYTHON) -m duckrow.tools.bench $(ONLY)

@@ -28,15 +28,15 @@ from . import bench_append, bench_apply, bench_pauses, bench_simulation, bench_v
 from .bench_figures import Figure, Group, NoRoomError, Settings, machine, number
 
 GROUPS = (
-    Group("append", "what is left of what the kernel can write", bench_append.append),
-    Group("apply", "CPU time of a command", bench_apply.apply_commands),
-    Group("columns", "opening batches", bench_apply.open_columns),
+    Group("append", "batches of 1,000 x 100 B, level write", bench_append.append),
+    Group("apply", "a command of one entry becomes state and effects", bench_apply.apply_commands),
+    Group("columns", "bodies of 1,000 entries are checked and opened", bench_apply.open_columns),
     Group("fsync", "how many produces share a sync", bench_simulation.grouping),
-    Group("simulation", "steps of the simulation", bench_simulation.speed),
+    Group("simulation", "task steps of simulated clusters", bench_simulation.speed),
     Group("pauses", "the longest step of the loop while it prunes", bench_pauses.pauses),
     Group("topics", "many topics", bench_volume.topics),
-    Group("batches", "many entries as batches of 100", bench_volume.batches),
-    Group("singles", "many entries as single produces", bench_volume.singles),
+    Group("batches", "many entries, in batches of 100", bench_volume.batches),
+    Group("singles", "many entries, each produced by itself", bench_volume.singles),
 )
 ENTRIES = 10_000_000
 
@@ -57,10 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
     results: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="duckrow-bench-", dir=options.dir) as folder:
         for number_, group in enumerate(wanted, 1):
-            table.begin(f"{group.name} ({number_} of {len(wanted)}): {group.what}")
+            table.begin(group, f"{number_} of {len(wanted)}")
             try:
                 for figure in run(group, Path(folder), options.entries, options.size, table):
-                    table.row(group.name, figure)
+                    table.row(figure)
                     results.append({"group": group.name, **figure.as_json()})
             except NoRoomError as error:
                 table.say(f"{group.name}: left out: {error}")
@@ -68,11 +68,12 @@ def main(arguments: list[str] | None = None) -> int:
     missed = [f"{each['group']}: {each['name']}" for each in results if each.get("met") is False]
     met = sum(each.get("met") is True for each in results)
     table.say(
+        "",
         f"{len(results)} figures in {time.monotonic() - began:.0f} s; {met} of "
-        f"{met + len(missed)} targets are met"
+        f"{met + len(missed)} targets are met",
     )
     if missed:
-        table.say("missed:", *missed)
+        table.say("missed:", *(f"  {each}" for each in missed))
     if options.json is not None:
         run_ = {"entries": options.entries, "size": options.size, "machine": facts}
         text = json.dumps({**run_, "figures": results}, indent=1, ensure_ascii=False)
@@ -129,21 +130,18 @@ class _Table:
         self._terminal = sys.stderr.isatty()
         self._headed = False
 
-    def begin(self, text: str) -> None:
-        if self._terminal:
-            self.progress(text)
-        else:
-            print(text, file=sys.stderr, flush=True)
-
-    def row(self, group: str, figure: Figure) -> None:
+    def begin(self, group: Group, which: str) -> None:
         if not self._headed:
             self._headed = True
-            self.say(_line("group", "figure", "measured", "spread", "unit", "target", ""))
+            self.say("", _line("figure", "measured", "eight of ten", "unit", "target", ""))
+        self.say("", f"{group.name}: {group.what}")
+        self._tell(f"{group.name} ({which}) ...")
+
+    def row(self, figure: Figure) -> None:
         rounds = figure.rounds
         self.say(
             _line(
-                group,
-                figure.name,
+                f"  {figure.name}",
                 number(figure.measured),
                 "" if rounds is None else f"{number(rounds.low)} - {number(rounds.high)}",
                 figure.unit,
@@ -151,26 +149,31 @@ class _Table:
                 {None: "", True: "met", False: "MISSED"}[figure.met],
             )
         )
-        for line in textwrap.wrap(figure.note, _NOTE_WIDTH):
-            self.say(f"{'':13}  {line}")
+        self.say(*(f"    {line}" for line in textwrap.wrap(figure.note, _WIDTH)))
 
     def progress(self, text: str) -> None:
         if self._terminal:
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
+            self._tell(text)
 
     def say(self, *lines: str) -> None:
         if self._terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        print(*lines, sep="\n  ", flush=True)
+        for line in lines:
+            print(line, flush=True)
+
+    def _tell(self, text: str) -> None:
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
 
-_NOTE_WIDTH = 100
+_WIDTH = 108
 
 
-def _line(group: str, *fields: str) -> str:
-    figure, measured, spread, unit, target, met = fields
-    return f"{group:11} {figure:60} {measured:>8} {spread:>17} {unit:14} {target:8} {met}".rstrip()
+def _line(*fields: str) -> str:
+    return "{:54} {:>8} {:>16} {:14} {:>9} {}".format(*fields).rstrip()
 
 
 if __name__ == "__main__":

@@ -58,9 +58,9 @@ def append(settings: Settings) -> Iterator[Figure]:
     turns = settings.scaled(TURNS, 3)
     for name, work, target in (
         ("row store alone, one batch at a time", _row(1), at_least(0.5)),
-        (f"row store alone, {TOGETHER} batches together", _row(TOGETHER), at_least(0.5)),
-        (f"whole node, {TOGETHER} in flight", _node, at_least(0.5)),
-        (f"whole node, {TOGETHER} producers, encoding included", _producers, None),
+        (f"row store alone, {TOGETHER} batches that came together", _row(TOGETHER), at_least(0.5)),
+        (f"whole node (keeper), {TOGETHER} batches in flight", _node, at_least(0.5)),
+        (f"whole node, {TOGETHER} Producers, making batches of values", _producers, None),
     ):
         settings.tell(f"append: {name}")
         folder = settings.folder / "turns"
@@ -69,7 +69,7 @@ def append(settings: Settings) -> Iterator[Figure]:
         cpu, most = _rate([each.cpu for each in ours]), _rate([each.cpu for each in limit])
         passed = ratios([each.passed for each in limit], [each.passed for each in ours])
         yield Figure.of(
-            f"{name}, {BATCH:,} x 100 B, level write",
+            name,
             ratios([each.cpu for each in limit], [each.cpu for each in ours]),
             "of os.writev",
             target,

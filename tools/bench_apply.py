@@ -31,7 +31,7 @@ def apply_commands(settings: Settings) -> Iterator[Figure]:
         work = _Applying(topics, together)
         work.turn()  # topics and lanes are made
         yield Figure.of(
-            f"a command of one entry, {_topics(topics)}, {together} in a bundle",
+            f"{_topics(topics)}, {_commands(together)} in a bundle",
             Rounds.of([work.turn() for _ in range(turns)], 1e6),
             "CPU µs",
             at_most(15),
@@ -107,7 +107,11 @@ def _rate(name: str, turns: int, target: Target | None, work: Callable[[], Sized
         for _ in range(20):
             assert len(work()) == ENTRIES
         rates.append(20 * ENTRIES / (time.process_time() - began))
-    return Figure.of(f"{name}, {ENTRIES:,} a batch", Rounds.of(rates), "entries/CPU s", target)
+    return Figure.of(name, Rounds.of(rates), "entries/CPU s", target)
+
+
+def _commands(count: int) -> str:
+    return "1 command" if count == 1 else f"{count:,} commands"
 
 
 def _topics(count: int) -> str:

@@ -40,7 +40,6 @@ from .bench_client import BLOCK, VALUE_BYTES, Client, Cost, alone
 SNAPSHOT_COMMANDS = HousekeepingOptions().snapshot_commands
 SNAPSHOT_BYTES = HousekeepingOptions().snapshot_bytes
 TOPIC = "topic"
-TURNS = 15
 TELL = 100  # blocks between two lines
 ALMOST = 0.9  # of what makes a snapshot due
 GO_ON_BYTES = 4_096 * MIB  # the most that `go-on` writes, so that no mistake fills the disk
@@ -52,6 +51,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--entries", type=int, default=0)
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--topics", type=int, default=0)
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--segment", type=int, default=SEGMENT_BYTES, help="bytes")
@@ -78,20 +78,22 @@ async def fill(asked: argparse.Namespace) -> None:
         facts = {"filled": done, "seconds": time.monotonic() - began, **resident()}
         with TemporaryDirectory(dir=asked.folder) as folder:
             async with open_node(real_env("small", folder), options(asked)) as other:
-                tell(**facts, **await compared(node, client, other, asked.batch))
+                tell(**facts, **await compared(node, client, other, asked))
         await trio.to_thread.run_sync(sys.stdin.read)
 
 
-async def compared(node: Keeper, client: Client, other: Keeper, batch: int) -> dict[str, object]:
+async def compared(
+    node: Keeper, client: Client, other: Keeper, asked: argparse.Namespace
+) -> dict[str, object]:
     """What a produce costs here and there."""
-    small = Client(other, batch, [TOPIC])
+    small = Client(other, asked.batch, [TOPIC])
     await small.block()
     blocks: dict[str, list[Cost]] = {"big": [], "small": []}
     singles: dict[str, list[Cost]] = {"big": [], "small": []}
-    for _ in range(TURNS):
+    for _ in range(asked.turns):
         blocks["big"].append(await client.measured())
         blocks["small"].append(await small.measured())
-    for _ in range(TURNS):
+    for _ in range(asked.turns):
         singles["big"].append(await alone(node, TOPIC))
         singles["small"].append(await alone(other, TOPIC))
     return {"blocks": blocks, "alone": singles}

@@ -14,6 +14,7 @@ process and in turns, so that whatever else the machine does strikes both.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ BYTES_OF_A_PRODUCE: Final = 420  # on the disk, with its place in the index, and
 BYTES_OF_AN_ENTRY: Final = 125
 SPARE_SHARE: Final = 0.05  # of the disk: nodes refuse to fill it
 STEP: Final = 1_000  # through single entries: less than two index pages of 64 KiB have
-SMALLEST: Final = {"segment": 1 * MIB, "snapshot": 10_000}  # of a node that is filled with less
+SMALLEST: Final = {"segment": 8 * MIB, "snapshot": 2_000}  # of a node that is filled with less
 
 
 def batches(settings: Settings) -> Iterator[Figure]:
@@ -44,12 +45,12 @@ def singles(settings: Settings) -> Iterator[Figure]:
 
 def topics(settings: Settings) -> Iterator[Figure]:
     count = settings.scaled(10_000, 100)
-    folder, what = settings.folder / "topics", f"{count:,} topics of 10 entries"
-    with Child(settings, what, "topics", folder, topics=count) as child:
+    folder = settings.folder / "node"
+    with Child(settings, "topics", "topics", folder, topics=count) as child:
         found = child.until("topics", count)
         child.end()
-    yield _memory(found, f"memory, {what}", at_most(150))
-    yield from _restart(settings, folder, f"after an orderly stop, {what}", 2, at_most(150))
+    yield _memory(found, f"memory, {count:,} topics of 10 entries", at_most(150))
+    yield from _restart(settings, folder, "after an orderly stop", 2, at_most(150))
 
 
 def _volume(
@@ -58,36 +59,41 @@ def _volume(
     entries = settings.entries
     _check_room(settings.folder, entries * (BYTES_OF_AN_ENTRY + BYTES_OF_A_PRODUCE // batch))
     folder = settings.folder / "node"
-    size = f"{entries:,} entries, {what}"
-    with Child(settings, what, "fill", folder, entries=entries, batch=batch) as child:
+    turns = settings.scaled(15, 3)
+    with Child(settings, what, "fill", folder, entries=entries, batch=batch, turns=turns) as child:
         filled = child.until("filled")
         stopped = child.end()["stopped"]
-    yield _memory(filled, f"memory, {size}", memory, f"filled in {filled['seconds']:.0f} s")
+    yield _memory(
+        filled,
+        f"memory, {entries:,} entries, {what}",
+        memory,
+        f"filled in {filled['seconds']:.0f} s",
+    )
     for kind, found in (("64 in flight", filled["blocks"]), ("one by one", filled["alone"])):
         big, small = _mean(found["big"]), _mean(found["small"])
         yield Figure.of(
-            f"CPU of a produce, {kind}, {size}",
+            f"CPU of a produce then, {kind}",
             ratios([each[0] for each in found["big"]], [each[0] for each in found["small"]]),
             "of a new node",
             at_most(DRIFT_MAX),
-            f"{big[0]:.1f} CPU µs and {small[0]:.1f} in a node of some thousand entries; in the "
+            f"{big[0]:.1f} CPU µs, and {small[0]:.1f} in the new node in turns with it; in the "
             f"kernel, for pages of its cache, {big[1]:.1f} and {small[1]:.1f} more",
         )
-    yield Figure(name=f"orderly stop, {what}", measured=stopped, unit="s")
-    yield from _restart(settings, folder, f"after an orderly stop, {what}", 2, memory)
+    yield Figure(name="orderly stop", measured=stopped, unit="s")
+    yield from _restart(settings, folder, "after an orderly stop", 2, memory)
     with Child(settings, f"{what}: reading", "read", folder, step=step) as child:
         read = child.until("pulls")
         child.end()
     how = "every entry was pulled" if step == 1 else f"one of each {step:,} was pulled"
     yield _memory(
         read,
-        f"memory after reading through all, {what}",
+        "memory after reading through all of it",
         memory,
         f"{how}: {read['pulls']:,} pulls of {read['cpu'] / read['pulls'] * 1e6:.0f} CPU µs",
     )
     with Child(settings, f"{what}: until kill -9", "go-on", folder, batch=batch) as child:
         told = child.until("acknowledged")
-    yield from _restart(settings, folder, f"after kill -9, {what}", 5, memory, told["acknowledged"])
+    yield from _restart(settings, folder, "after kill -9", 5, memory, told["acknowledged"])
 
 
 def _restart(
@@ -110,7 +116,7 @@ def _restart(
         note=f"{ready['ready_cpu']:.2f} s of CPU; {after['replayed_entries']:,} entries in "
         f"{after['replayed']:,} items applied again",
     )
-    yield _memory(after, f"memory then, {what}", memory)
+    yield _memory(after, f"memory {what}", memory)
 
 
 def _memory(found: Mapping[str, float], name: str, target: Target, note: str = "") -> Figure:
@@ -153,6 +159,7 @@ class Child:
             [sys.executable, "-m", "duckrow.tools.bench_child", what, str(folder), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             text=True,
         )
 
