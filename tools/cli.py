@@ -35,12 +35,23 @@ INDEX: Final = {
         "produce": "Put entries into a topic",
         "pull": "Show the entries of a topic from a place on",
         "follow": "Show the entries of a topic as they come",
+        "receipt": "Tell what became of an accepted entry",
+        "trace": "Tell the life of one entry",
+    },
+    "Topics": {
+        "topic": "Make, change, list, look at, prune and remove topics",
     },
     "Nodes": {
         "node": "Run a node",
         "config": "Write, show and check the configuration of a node",
+        "status": "Show how a node is",
+        "client": "Show who talks to a node",
+        "verify": "Compare the rows of all nodes that can be reached",
+        "bench": "Measure what a node does here",
     },
     "Help": {
+        "why": "Say why something stands still, and what to run next",
+        "doctor": "Look at the program, the machine, the configuration and the node",
         "explain": "What an error, a result or a reason means, and what to do",
         "completion": "Completion of these commands for bash, zsh or fish",
     },

@@ -38,6 +38,11 @@ class Output(Protocol):
     def close(self) -> None: ...
 
 
+def for_people(console: Console, form: str | None) -> bool:
+    """Whether a table will be shown."""
+    return (form or ("table" if console.terminal else "")) == "table"
+
+
 def output_of(
     console: Console,
     form: str | None,
@@ -159,9 +164,10 @@ class Sheet:
 
     def put(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            wide = max(map(len, self._columns))
+            there = [name for name in self._columns if {name, f"{name}_base64"} & row.keys()]
+            wide = max(map(len, there), default=0)
             tables = []
-            for name in self._columns:
+            for name in there:
                 value = shown(row, name)
                 if isinstance(value, list) and value and isinstance(value[0], dict):
                     tables.append(value)

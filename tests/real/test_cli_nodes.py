@@ -1,0 +1,301 @@
+"""The command line against a real node: topics, and what a node tells of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import duckrow as library
+from clikit import Done, duckrow
+from duckrow.node.entries import Entries
+from duckrow.node.topicinfo import PartitionInfo, TopicInfo
+from duckrow.tools.cli import version
+from duckrow.tools.cli_bench import percentile
+from duckrow.tools.cli_doctor import of_data, of_status
+from duckrow.tools.cli_trace import told
+from duckrow.tools.cli_verify import compared
+from duckrow.tools.cli_why import of_node, of_topic
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with library.Node() as node:
+        yield node.url
+
+
+class Shell:
+    def __init__(self, url: str, topic: str) -> None:
+        self.url, self.topic = url, topic
+
+    def __call__(self, line: str, *, terminal: bool = False) -> Done:
+        """`T` stands for the test's own topic."""
+        line = re.sub(r"\bT\b", self.topic, line)
+        return duckrow(line, b"", {"DUCKROW_URL": self.url}, terminal=terminal)
+
+
+@pytest.fixture
+def sh(url: str, request: pytest.FixtureRequest) -> Shell:
+    return Shell(url, re.sub(r"[^\w.-]", "_", request.node.name, flags=re.ASCII)[:100])
+
+
+def test_a_new_topic_has_the_policy_that_was_given(sh: Shell) -> None:
+    done = sh("topic new T --partitions 2 --max-age 7d --max-bytes 10MiB --when-full reject")
+
+    info = done.document
+    assert list(info) == ["topic", "id", "policy", "partitions"]
+    assert info["policy"] == {
+        "max_age": 604_800.0,
+        "max_entries": 0,
+        "max_bytes": 10 << 20,
+        "when_full": "reject",
+        "partitions": 2,
+        "archive": 0,
+    }
+    assert info["partitions"] == [
+        {"partition": p, "first": 1, "last": 0, "entries": 0, "bytes": 0} for p in (0, 1)
+    ]
+    assert sh("topic info T").document == info
+
+
+def test_a_topic_is_made_once(sh: Shell) -> None:
+    assert sh("topic new T").code == 0
+    assert sh("topic new T").code == 1
+
+
+def test_a_policy_is_changed_and_brought_back(sh: Shell) -> None:
+    sh("topic new T --max-entries 5")
+
+    assert sh("topic set T --max-age 1h").document["policy"]["max_entries"] == 5
+    assert (
+        sh("topic set T --max-entries default").document["policy"] | {"max_age": 0}
+        == (sh("topic set T --max-age default").document["policy"])
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["set T", "set T --max-age soon", "set T --partitions 0", "set T --when-full x", "new", "rm"],
+)
+def test_what_is_no_policy_is_a_usage_error(words: str, sh: Shell) -> None:
+    assert sh(f"topic {words}").code == 2
+
+
+def test_a_topic_that_is_not_there_is_exit_3(sh: Shell) -> None:
+    for line in ("topic info T", "topic rm T", "topic prune T 1", "topic set T --max-age 1h"):
+        assert sh(line).code == 3, line
+
+
+def test_all_topics_are_listed_with_what_they_hold(sh: Shell) -> None:
+    sh("topic new T --partitions 3")
+    sh("produce T a b")
+
+    (row,) = [row for row in sh("topic ls").rows if row["topic"] == sh.topic]
+    assert (row["partitions"], row["entries"]) == (3, 2)
+    assert {"topic": sh.topic} in sh("topic ls --names").rows
+    assert sh("topic ls", terminal=True).lines[0].split()[:4] == (
+        ["TOPIC", "PARTITIONS", "ENTRIES", "BYTES"]
+    )
+
+
+def test_a_person_sees_units_and_only_what_is_special(sh: Shell) -> None:
+    done = sh("topic new T --max-age 90s --max-bytes 1GiB", terminal=True)
+
+    assert "policy      max_age 90s, max_bytes 1GiB" in done.lines
+    assert "PARTITION  FIRST  LAST  ENTRIES  BYTES" in done.lines
+
+
+def test_pruned_entries_are_gone_and_numbers_stay(sh: Shell) -> None:
+    sh("produce T a b c")
+
+    assert sh("topic prune T 2").document["partitions"][0]["first"] == 3
+    assert [row["number"] for row in sh("pull T").rows] == [3]
+
+
+def test_a_topic_that_was_removed_begins_again_with_one(sh: Shell) -> None:
+    sh("produce T a b")
+    assert sh("topic rm T") == (0, b"", "")
+
+    assert sh("produce T c").rows[0]["number"] == 1
+
+
+def test_status_has_what_the_contract_names(sh: Shell) -> None:
+    status = sh("status").document
+
+    named = "node version view members position state_hash ready active links waiting_for disk"
+    assert set(named.split()) <= set(status)
+    assert (status["ready"], status["active"]) == (True, True)
+    assert "disk" in sh("status", terminal=True).text
+
+
+def test_a_client_sees_itself_among_the_clients(sh: Shell, url: str) -> None:
+    with library.connect(url, name="me") as client:
+        client.status()
+        names = [row["name"] for row in sh("client ls").rows]
+
+    assert "me" in names
+    assert "duckrow" in names
+
+
+def test_an_accepted_entry_is_found_by_its_receipt(sh: Shell) -> None:
+    (given,) = sh("produce T one --wait accepted").rows
+
+    sh("pull T --wait 30")
+    found = sh(f"receipt {given['receipt']}").document
+    assert (found["state"], found["topic"], found["number"]) == ("ordered", sh.topic, 1)
+    assert found["receipt"] == given["receipt"]
+
+
+@pytest.mark.parametrize("receipt", ["nix", "-", "AAAA"])
+def test_what_is_no_receipt_is_refused(receipt: str, sh: Shell) -> None:
+    assert sh(f"receipt {receipt}").code == 1
+
+
+def test_one_node_is_the_same_as_itself(sh: Shell) -> None:
+    found = sh("verify").document
+
+    assert (found["same"], found["first_difference"]) == (True, None)
+    assert list(found["nodes"]["m1"]) == ["position", "hash"]
+
+
+def test_an_entry_is_there_pruned_or_still_to_come(sh: Shell) -> None:
+    sh("produce T a b c --key k")
+    sh("topic prune T 1")
+
+    there = sh("trace T 2").document
+    assert (there["state"], there["key"], there["bytes"]) == ("there", "k", 1)
+    assert there["batch"] == {"first": 1, "entries": 3}
+    assert "value" not in there
+    for number, state in ((1, "pruned"), (9, "not yet")):
+        done = sh(f"trace T {number}")
+        assert done.code == 3
+        assert f'"state":"{state}"' in done.text
+    assert sh("trace nix 1").code == 3
+
+
+def test_nothing_stands_still_in_a_node_that_is_well(sh: Shell) -> None:
+    sh("produce T a")
+
+    assert sh("why T") == (0, b"", "nothing stands still\n")
+
+
+def test_why_tells_of_a_full_topic_and_how_to_go_on(sh: Shell) -> None:
+    sh("topic new T --max-entries 1 --when-full reject")
+    sh("produce T a")
+    assert sh("produce T b").code == 1
+
+    done = sh("why T", terminal=True)
+    assert done.code == 1
+    (line,) = done.lines
+    said, _, command = line.partition("  Next: duckrow ")
+    assert said == f"{sh.topic}/0: it is full (max_entries = 1), and what comes is refused."
+    assert command == f"topic prune {sh.topic} 1 --partition 0"
+    assert sh(command).code == 0
+    assert sh("produce T b").code == 0
+
+
+def test_doctor_finds_nothing_bad(sh: Shell, tmp_path: Path) -> None:
+    done = sh(
+        f"doctor --set node.data={tmp_path} --set store.soft_reserve=0 "
+        "--set store.soft_reserve_share=0"
+    )
+
+    assert done.code == 0
+    assert {row["check"] for row in done.rows} >= {"program", "configuration", "data", "node"}
+
+
+def test_doctor_tells_what_is_bad(sh: Shell) -> None:
+    done = sh("doctor --set node.name=3 --set nod.name=4")
+
+    assert done.code == 1
+    assert '"bad"' in done.text
+
+
+@pytest.mark.parametrize("case", ["produce", "produce --batch 1", "consume", "latency --batch 1"])
+def test_a_benchmark_gives_a_row_and_leaves_nothing(case: str, sh: Shell) -> None:
+    before = sh("topic ls --names").rows
+    (row,) = sh(f"bench {case} --count 20 --size 10").rows
+
+    assert (row["count"], row["size"]) == (20, 10)
+    assert row["rate"] > 0
+    assert row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+    assert sh("topic ls --names").rows == before
+
+
+# What has no node in it.
+
+
+def status(**changed: object) -> dict[str, object]:
+    return {"node": "m1", "active": True, "position": 7, "state_hash": "a", **changed}
+
+
+def test_nodes_are_the_same_only_at_the_same_position_with_the_same_hash() -> None:
+    same = compared([status(), status(node="m2")])
+    behind = compared([status(), status(node="m2", position=6, state_hash="b")])
+    differ = compared([status(), status(node="m2", state_hash="b")])
+
+    assert (same["same"], same["first_difference"]) == (True, None)
+    assert (behind["same"], behind["first_difference"], behind["position"]) == (False, None, 6)
+    assert (differ["same"], differ["first_difference"]) == (False, 7)
+
+
+def test_a_full_disk_and_a_row_that_ended_are_causes() -> None:
+    assert list(of_node(status())) == []
+    (full,) = of_node(status(disk={"state": "soft", "free": 12}))
+    assert "12 bytes are free" in full.why
+    (ended,) = of_node(status(active=False, why="the row is damaged"))
+    assert "m1 takes nothing new: the row is damaged" in ended.why
+    (waits,) = of_node(status(waiting_for=["m2", "m3"]))
+    assert waits.why == "m1 waits for m2, m3"
+
+
+def topic(entries: int, **policy: object) -> TopicInfo:
+    part = PartitionInfo(0, 5, 4 + entries, entries, 100)
+    return TopicInfo("t", 1, dict(policy), (part,))
+
+
+def test_a_topic_that_drops_its_oldest_never_stands_still() -> None:
+    assert list(of_topic(topic(9, when_full="drop-oldest", max_entries=9))) == []
+    assert list(of_topic(topic(8, when_full="block", max_entries=9))) == []
+    (by_count,) = of_topic(topic(9, when_full="block", max_entries=9))
+    assert "max_entries = 9" in by_count.why
+    assert "waits for room" in by_count.why
+    assert by_count.next == "duckrow topic prune t 5 --partition 0"
+    (by_size,) = of_topic(topic(1, when_full="slot", max_bytes=100))
+    assert "max_bytes = 100" in by_size.why
+
+
+def test_an_entry_of_an_empty_partition_is_not_yet_or_pruned() -> None:
+    def state(number: int, first: int, last: int) -> str:
+        part = PartitionInfo(0, first, last, 0, 0)
+        return str(told("t", number, 0, part, Entries(), {"node": "m1"})["state"])
+
+    assert [state(1, 1, 0), state(3, 5, 4), state(5, 5, 4)] == ["not yet", "pruned", "not yet"]
+
+
+def test_a_folder_that_others_may_look_into_is_a_warning(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    folder.chmod(0o755)
+    assert next(of_data(folder, 0, 0)).state == "warn"
+    folder.chmod(0o700)
+    assert [check.state for check in of_data(folder, 0, 0)] == ["ok", "ok"]
+    assert [check.state for check in of_data(folder / "new", 1 << 62, 0)] == ["ok", "bad"]
+    assert next(of_data(Path("/proc/nix"), 0, 0)).check == "data"
+
+
+def test_another_version_is_a_warning_and_a_row_that_ended_is_bad() -> None:
+    assert [c.state for c in of_status(status(version=version()))] == ["ok"]
+    assert [c.state for c in of_status(status(version="0.0.1"))] == ["ok", "warn"]
+    assert [c.state for c in of_status(status(active=False, disk={"state": "hard"}))] == (
+        ["bad", "bad"]
+    )
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    times = [float(n) for n in range(1, 101)]
+
+    assert [percentile(times, part) for part in (0.5, 0.99, 1.0, 0.0)] == [50, 99, 100, 1]
+    assert percentile([3.0], 0.5) == 3.0

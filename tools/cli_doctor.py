@@ -1,0 +1,139 @@
+"""`duckrow doctor`: looks at the program, the machine, the configuration and the node."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import resource
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from .clients import client_of
+from .command import DONE, FAILED, Args, Command
+from .configfiles import OPTIONS, loaded
+from .console import Console
+from .output import output_of
+
+FIELDS: Final = ("check", "state", "said", "next")
+OK, WARN, BAD = "ok", "warn", "bad"
+OPEN_FILES_MIN: Final = 4_096
+
+
+class Check(NamedTuple):
+    check: str
+    state: str
+    said: str
+    next: str = ""  # what to do
+
+
+def run(args: Args, console: Console) -> int:
+    state = loaded(args, console.environ)
+    checks = [*of_program(), *of_machine(), *of_configuration(state.problems)]
+    if not state.problems:
+        node = state.config.node
+        store = state.config.store
+        data = Path(node.data).expanduser()
+        checks += of_data(data, store.soft_reserve, store.soft_reserve_share)
+    checks += of_node(args, console)
+    output = output_of(console, args.output, FIELDS)
+    output.put([check._asdict() for check in checks])
+    output.close()
+    return FAILED if any(check.state == BAD for check in checks) else DONE
+
+
+def of_program() -> Iterator[Check]:
+    from .cli import version
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Check("program", OK, f"duckrow {version()} on Python {python}")
+    for name, extra in (("zstandard", "zstd"),):
+        if importlib.util.find_spec(name) is None:
+            yield Check(
+                name, WARN, "compressed batches cannot be read", f"pip install 'duckrow[{extra}]'"
+            )
+
+
+def of_machine() -> Iterator[Check]:
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    said = f"{files:,} open files for a process"
+    if files < OPEN_FILES_MIN:
+        yield Check("files", WARN, f"only {said}: as many clients less 256", f"ulimit -n {most}")
+    else:
+        yield Check("files", OK, said)
+
+
+def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
+    for problem in problems:
+        yield Check("configuration", BAD, problem, "duckrow config check")
+    if not problems:
+        yield Check("configuration", OK, "nothing is wrong")
+
+
+def of_data(data: Path, reserve: int, share: float) -> Iterator[Check]:
+    there = data.is_dir()
+    parent = next(each for each in (data, *data.absolute().parents) if each.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        yield Check("data", BAD, f"{parent} cannot be written to", "duckrow node --data DIR")
+        return
+    mode = stat.S_IMODE(data.stat().st_mode) if there else 0o700
+    if mode & 0o077:
+        said = f"others may look into {data}"
+        yield Check("data", WARN, said, f"chmod 700 {data}")
+    else:
+        yield Check("data", OK, f"{data}" if there else f"{data} will be made")
+    space = shutil.disk_usage(parent)
+    least = max(reserve, int(space.total * share))
+    said = f"{space.free:,} bytes of {space.total:,} are free"
+    if space.free < least:
+        yield Check(
+            "disk", BAD, f"{said}, and below {least:,} produces are refused", "make room there"
+        )
+    else:
+        yield Check("disk", OK if space.free > 2 * least else WARN, said)
+
+
+def of_node(args: Args, console: Console) -> Iterator[Check]:
+    from duckrow.node.errors import Disconnected, DuckrowError
+
+    try:
+        with client_of(args, console) as client:
+            status = client.status()
+    except Disconnected as error:
+        yield Check("node", WARN, str(error), "duckrow node")
+    except DuckrowError as error:
+        yield Check("node", BAD, str(error), "duckrow why")
+    else:
+        yield from of_status(status)
+
+
+def of_status(status: dict[str, Any]) -> Iterator[Check]:
+    from .cli import version
+
+    name = status["node"]
+    if not status.get("active", True):
+        yield Check("node", BAD, f"{name} takes nothing new: {status.get('why')}", "duckrow why")
+    else:
+        yield Check("node", OK, f"{name} is ready and active, at position {status['position']:,}")
+    if status.get("disk", {}).get("state", "ok") != "ok":
+        yield Check("node disk", BAD, f"the disk of {name} is full", "duckrow why")
+    if status.get("version") not in (None, version()):
+        said = f"{name} runs version {status['version']}, and this is {version()}"
+        yield Check("versions", WARN, said, "start the node again")
+
+
+COMMANDS: Final = (
+    Command(
+        "doctor",
+        "Look at the program, the machine, the configuration and the node",
+        run,
+        OPTIONS,
+        ("duckrow doctor", "duckrow doctor -o json --set node.data=./data"),
+        more="Exit code 1: something is bad.",
+        url=True,
+        rows=True,
+    ),
+)

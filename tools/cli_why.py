@@ -1,0 +1,104 @@
+"""`duckrow why`: in a sentence, why something stands still, and the command to run next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .clients import client_of
+from .command import DONE, FAILED, Args, Command, option
+from .console import Console
+from .output import for_people, output_of
+
+if TYPE_CHECKING:
+    from duckrow.node.topicinfo import TopicInfo
+
+FIELDS: Final = ("what", "why", "next")
+
+
+class Cause(NamedTuple):
+    what: str
+    why: str
+    next: str  # the command to run
+
+
+def run(args: Args, console: Console) -> int:
+    from duckrow.node.errors import Disconnected, NotFound, Timeout
+
+    causes: list[Cause] = []
+    try:
+        with client_of(args, console) as client:
+            causes += of_node(client.status())
+            for name in args.topic or client.topics():
+                try:
+                    causes += of_topic(client.topic(name))
+                except NotFound as error:
+                    if args.topic:
+                        causes.append(Cause(name, str(error), f"duckrow produce {name} VALUE"))
+    except (Disconnected, Timeout) as error:
+        causes.append(Cause("node", str(error), "duckrow node"))
+    if not for_people(console, args.output):
+        output = output_of(console, args.output, FIELDS)
+        output.put([cause._asdict() for cause in causes])
+        output.close()
+    else:
+        for cause in causes:
+            console.print(f"{cause.what}: {cause.why}.  Next: {cause.next}")
+    if not causes:
+        console.say("nothing stands still")
+    return FAILED if causes else DONE
+
+
+def of_node(status: dict[str, Any]) -> Iterator[Cause]:
+    disk = status.get("disk", {})
+    if disk.get("state", "ok") not in ("ok", ""):
+        yield Cause(
+            "disk",
+            f"it is full ({disk.get('free', 0):,} bytes are free), so produces are refused until "
+            "there is twice the soft reserve again",
+            "duckrow topic ls",
+        )
+    if not status.get("active", True):
+        reason = status.get("why") or "it cannot order anything now"
+        yield Cause("node", f"{status['node']} takes nothing new: {reason}", "duckrow doctor")
+    if waiting := status.get("waiting_for"):
+        yield Cause(
+            "node", f"{status['node']} waits for {', '.join(map(str, waiting))}", "duckrow status"
+        )
+
+
+def of_topic(topic: TopicInfo) -> Iterator[Cause]:
+    when, most, size = (
+        topic.policy.get(name) for name in ("when_full", "max_entries", "max_bytes")
+    )
+    if when in (None, "drop-oldest"):
+        return
+    said = {"reject": "what comes is refused"}.get(str(when), "what comes waits for room")
+    for part in topic.partitions:
+        limit = (
+            f"max_entries = {most:,}"
+            if most and part.entries >= most
+            else f"max_bytes = {size:,}"
+            if size and part.bytes >= size
+            else ""
+        )
+        if limit:
+            yield Cause(
+                f"{topic.topic}/{part.partition}",
+                f"it is full ({limit}), and {said}",
+                f"duckrow topic prune {topic.topic} {part.first} --partition {part.partition}",
+            )
+
+
+COMMANDS: Final = (
+    Command(
+        "why",
+        "Say why something stands still, and what to run next",
+        run,
+        (option("topic", said="only these topics", many="*"),),
+        ("duckrow why", "duckrow why rides"),
+        more="Exit code 1: something does.",
+        url=True,
+        rows=True,
+    ),
+)
