@@ -94,9 +94,16 @@ class Chronicle:
         return position, crc, digest
 
     def based(self, base: BaseForm) -> None:
-        """An image took the place of everything up to its position."""
+        """An image took the place of everything up to its position.
+
+        What waited is in the image, or never will be in the row.  uuid, starts, the newest view and
+        the register stay.  What is staged is no affair of the row: the bridge keeps it.
+        """
         self.position, self.digest = base.position, base.digest
         self.installed = base.view
+        newest = self.newest_view
+        if newest is None or newest.id < decode_view(base.view).id:
+            self.newest = base.view
         self.floor = base.position + 1
         self.heard.clear()
         self.waiting.clear()

@@ -116,16 +116,47 @@ class ItemForm(NamedTuple):
 
 
 class BaseForm(NamedTuple):
+    """An image that became the row: what it holds replaces everything up to its position (N5)."""
+
     position: int
     digest: bytes
-    view: bytes
+    view: bytes  # the installed one there, encoded
+    files: tuple[str, ...]  # of the image; whoever makes images says what is in them
+
+    def encode(self) -> bytes:
+        return cbor.dumps([*self[:3], list(self.files)])
 
     @classmethod
     def decode(cls, head: bytes) -> BaseForm:
-        position, digest, view = found = fields(head, 3, "a base")
-        if not _are_counts(position) or type(digest) is not bytes or type(view) is not bytes:
+        position, digest, view, files = found = fields(head, 4, "a base")
+        if (
+            not _are_counts(position)
+            or not type(digest) is type(view) is bytes
+            or len(digest) != DIGEST_BYTES
+            or type(files) is not list
+            or not all(type(file) is str for file in files)
+        ):
             raise cbor.malformed("a base", found)
-        return cls(position, digest, view)
+        decode_view(view)
+        return cls(position, digest, view, tuple(files))
+
+
+class SettledForm(NamedTuple):
+    """The bundle of that name needs no staging any more (N3)."""
+
+    view: int
+    origin: int
+    s: int
+
+    def encode(self) -> bytes:
+        return cbor.dumps(list(self))
+
+    @classmethod
+    def decode(cls, head: bytes) -> SettledForm:
+        found = fields(head, 3, "what is settled")
+        if not _are_counts(*found):
+            raise cbor.malformed("what is settled", found)
+        return cls(*found)
 
 
 class GapForm(NamedTuple):

@@ -39,6 +39,7 @@ from .forms import (
     BundleForm,
     GapForm,
     ItemForm,
+    SettledForm,
     Start,
     bodies,
     chain,
@@ -294,8 +295,23 @@ class Recovery(Evidence):
         elif kind == RecordKind.FLOOR:
             chronicle.floor = max(chronicle.floor, number_in(head, "a floor"))
         elif kind == RecordKind.BASE:
-            chronicle.based(BaseForm.decode(head))
-            self.column = Column(chronicle.position + 1)
+            return self._on_base(BaseForm.decode(head))
+        elif kind == RecordKind.SETTLED:
+            SettledForm.decode(head)  # alone nothing is staged; it only has to be whole
+        return True
+
+    def _on_base(self, base: BaseForm) -> bool:
+        """It says where the row is, so nothing is left to be known of what came before."""
+        if base.position < self.chronicle.position:
+            return False
+        for stretch in self.stretches:
+            self.tell(stretch, "records of unknown kind")
+            self.exposed = True
+        self.stretches.clear()
+        self.spoilt.clear()
+        self.anchored = True
+        self.chronicle.based(base)
+        self.column = Column(base.position + 1)
         return True
 
     def _on_segment(self, opening: Opening, segment: int) -> bool:

@@ -20,7 +20,7 @@ from .commands import decode_head
 from .damage import Damage
 from .env import File
 from .errors import Corrupt, LimitExceeded, NotFound
-from .forms import BundleForm, GapForm, ItemForm, bodies, chain, item_crc, split_heads
+from .forms import BaseForm, BundleForm, GapForm, ItemForm, bodies, chain, item_crc, split_heads
 from .limits import KIB
 from .opening import read_or_zeros
 from .places import place, record_of
@@ -143,6 +143,9 @@ class Scrubbing:
                 self._check_item(record)
             elif record.kind == RecordKind.GAP:
                 self._check_gap(record)
+            elif record.kind == RecordKind.BASE:
+                image = BaseForm.decode(record.head)
+                self._position, self._digest = image.position, image.digest
             elif record.body_length:
                 self._tell(record.offset, record.end - record.offset, "a body that should not be")
         except (Corrupt, LimitExceeded) as error:

@@ -51,7 +51,7 @@ BLOCK_BYTES: Final = (
     4 * KIB
 )  # of most file systems; with larger ones less becomes free than is said
 _COPY_BYTES: Final = 1 * MIB
-_STEPS_AT_ONCE: Final = 256  # records and commands: then other tasks get a turn
+_STEPS_AT_ONCE: Final = 64  # records and commands: then other tasks get a turn
 _ORDERED_MAX: Final = 4_096  # places in the head of a GAP, which has to fit 65,535 bytes
 
 
@@ -211,7 +211,8 @@ class Rewriting:
                 self._need(0, record.end)
             else:
                 if kind == RecordKind.BASE:
-                    self._position, self._digest, _ = BaseForm.decode(head)
+                    image = BaseForm.decode(head)
+                    self._position, self._digest = image.position, image.digest
                 self._keep(record.offset, record.end)
 
     def _take_item(self, item: ItemForm, record: Record) -> None:

@@ -15,6 +15,7 @@ from duckrow.node.forms import (
     BaseForm,
     BundleForm,
     ItemForm,
+    SettledForm,
     Start,
     bodies,
     chain,
@@ -118,6 +119,23 @@ def test_a_bundle_head_comes_back_as_it_went() -> None:
     raw = encode_bundle(*NAMES, b"heads", 99)
 
     assert BundleForm.decode(raw) == (*NAMES, 5, 99)
+
+
+@settings(deadline=None)
+@given(COUNT, st.binary(min_size=16, max_size=16), VIEWS, st.lists(st.text(max_size=20)))
+def test_a_base_comes_back_as_it_went(
+    position: int, digest: bytes, view: View, files: list[str]
+) -> None:
+    base = BaseForm(position, digest, encode_view(view), tuple(files))
+
+    assert BaseForm.decode(base.encode()) == base
+
+
+@given(COUNT, COUNT, COUNT)
+def test_what_is_settled_comes_back_as_it_went(view: int, origin: int, s: int) -> None:
+    settled = SettledForm(view, origin, s)
+
+    assert SettledForm.decode(settled.encode()) == settled
 
 
 @pytest.mark.parametrize("form", [Start, BundleForm, ItemForm, BaseForm])

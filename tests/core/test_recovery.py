@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.segmentkit import UUID, Built, drive, read, typical
+from core.segmentkit import UUID, Built, drive, read, typical, view
 from duckrow.node.chronicle import Chronicle
 from duckrow.node.evidence import ITEM_LOSS_MIN
-from duckrow.node.forms import ItemForm
+from duckrow.node.forms import BaseForm, ItemForm, SettledForm, encode_view
 from duckrow.node.places import place
 from duckrow.node.positions import LOST
 from duckrow.node.records import PREFIX_BYTES, RecordKind, padded
@@ -253,6 +253,81 @@ def test_damage_at_the_end_that_could_have_been_an_item_ends_the_row() -> None:
 
     assert end == len(broken)
     assert [(hole.first, hole.last) for hole in recovery.holes] == [(3, 0)]
+
+
+def base_at(built: Built, position: int) -> BaseForm:
+    return BaseForm(position, b"d" * 16, encode_view(view(7, 11)), ("state", "t.0"))
+
+
+def test_a_base_says_where_the_row_is_and_what_waited_is_no_more() -> None:
+    built = typical((10,), (10,))
+    built.bundle(10)
+    base = base_at(built, 50)
+    built.record(RecordKind.BASE, base.encode())
+    built.chronicle.based(base)
+    built.produce(10)
+    built.synced()
+
+    recovery, end = read(built, durable=built.durable)
+
+    assert end == len(built.data)
+    assert (recovery.damages, recovery.holes) == ([], [])
+    found = recovery.chronicle
+    assert (found.position, found.floor, found.waiting) == (51, 51, {})
+    assert (found.installed, found.newest) == (base.view, base.view)
+    assert found.digest == built.chronicle.digest
+    assert (found.uuid, found.starts) == (built.chronicle.uuid, built.chronicle.starts)
+    assert recovery.column.first == 51
+
+
+def test_a_base_outlives_damage_before_it() -> None:
+    built = typical((10,), (10,))
+    hit = built.starts[-3]
+    built.record(RecordKind.BASE, base_at(built, 50).encode())
+    built.mark()
+    data = bytearray(built.data)
+    data[hit + 30] ^= 1
+
+    recovery, _ = read(built, bytes(data), durable=built.durable)
+    recovery.finish()
+
+    assert recovery.chronicle.position == 50
+    assert recovery.damages
+    assert all(0 < hole.last < 50 for hole in recovery.holes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [
+        (RecordKind.BASE, b"\x80"),
+        (RecordKind.BASE, BaseForm(1, b"d" * 16, encode_view(view(7, 11)), ()).encode()),
+        (RecordKind.SETTLED, b"\x80"),
+    ],
+    ids=["base", "base behind the row", "settled"],
+)
+def test_what_a_reserved_record_cannot_say_is_damage(kind: RecordKind, head: bytes) -> None:
+    built = typical((10,), (10,))
+    built.record(kind, head)
+    built.mark()
+    built.produce(10)
+
+    recovery, _ = read(built, durable=built.durable)
+    recovery.finish()
+
+    assert recovery.chronicle.position == 4
+    assert [damage.mended for damage in recovery.damages] == [False]
+
+
+def test_what_is_settled_changes_nothing_of_the_row() -> None:
+    built = typical((10,))
+    built.record(RecordKind.SETTLED, SettledForm(1, 1, 1).encode())
+    built.produce(10)
+
+    recovery, end = read(built, durable=len(built.data))
+
+    assert end == len(built.data)
+    assert recovery.damages == []
+    assert recovery.chronicle.position == 3
 
 
 def test_damage_that_is_too_short_for_an_item_does_not_end_it() -> None:
