@@ -85,7 +85,7 @@ async def run(
     env = real_env(options.server.name, options.data)
     async with open_node(env, options.node) as keeper:
         await _agree(keeper, options.create)
-        server = Server(keeper, options.server, env.disk.free)
+        server = Server(keeper, options.server, env.disk.free, log.log)
         async with trio.open_nursery() as sessions, trio.open_nursery() as listeners:
             await sessions.start(server.run)
             addresses = [

@@ -9,18 +9,16 @@ bounded, and a client that asks and never reads is cut off.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, cast
 
 import trio
 
 from .env import Buffer
+from .events import WARNING, Note
 from .limits import MIB, OUTPUT_BYTES_MAX
 
 AHEAD_BYTES: Final = 1 * MIB  # queued; then pulls wait: more would not be faster
-
-log = logging.getLogger("duckrow.output")
 
 
 class Sink(Protocol):
@@ -31,6 +29,7 @@ class Sink(Protocol):
     async def aclose(self) -> None: ...
 
 
+Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -38,6 +37,7 @@ class Output:
     __slots__ = (
         "_client",
         "_emptied",
+        "_note",
         "_queue",
         "_sending",
         "_spawn",
@@ -46,12 +46,11 @@ class Output:
         "closed",
     )
 
-    def __init__(
-        self, stream: Sink, spawn: Callable[[Callable[[], Awaitable[None]]], None], client: str
-    ) -> None:
+    def __init__(self, stream: Sink, spawn: Spawn, note: Note, client: str) -> None:
         self.bytes = 0  # that the client has not taken yet
         self.closed = False
-        self._stream, self._spawn, self._client = stream, spawn, client
+        self._stream, self._spawn = stream, spawn
+        self._note, self._client = note, client
         self._queue: list[Buffer] = []
         self._sending = False  # a task does
         self._emptied: trio.Event | None = None
@@ -80,7 +79,7 @@ class Output:
                 self._sending = True
                 self._spawn(self._send)
         if self.bytes > OUTPUT_BYTES_MAX:
-            log.warning("client_too_slow client=%s queued=%d", self._client, self.bytes)
+            self._note(WARNING, "client_too_slow client=%s queued=%d", self._client, self.bytes)
             self.hang_up()
 
     async def wait(self, bytes_max: int = 0) -> None:

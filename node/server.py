@@ -8,7 +8,6 @@ write for each session.
 from __future__ import annotations
 
 import hmac
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -19,6 +18,7 @@ from . import frames, requests
 from .capture import state_hash
 from .env import Peer
 from .errors import DiskFailed, NoQuorum, Refused, UnknownVersion
+from .events import ERROR, WARNING, Note, unheard
 from .keeper import Keeper
 from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, CONNECTIONS_MAX, ENTRY_BYTES_MAX
 from .output import GONE
@@ -27,8 +27,6 @@ from .session import Session, Stream
 
 HASH_SHARE: Final = 0.1  # of the time may go into hashes of the state, however often they are asked
 DRAIN_LOOK_SECONDS: Final = 0.01
-
-log = logging.getLogger("duckrow.server")
 
 Space = Callable[[], tuple[int, int]]  # bytes that are free on the disk, and that it has
 
@@ -42,7 +40,9 @@ class ServerOptions:
 
 
 class Server:
-    def __init__(self, node: Keeper, options: ServerOptions, space: Space) -> None:
+    def __init__(
+        self, node: Keeper, options: ServerOptions, space: Space, note: Note = unheard
+    ) -> None:
         self.node = node
         self.options = options
         self.sessions: dict[int, Session] = {}
@@ -50,6 +50,7 @@ class Server:
         self.count = 0  # of sessions since the start
         self.refused = 0  # for there were too many
         self.broken = 0  # ended by us, since they broke the rules
+        self.note = note
         self._space = space
         self._nursery: trio.Nursery | None = None
         self._with_output: dict[Session, None] = {}
@@ -72,7 +73,7 @@ class Server:
         connection = cast(Stream, stream)
         if len(self.sessions) >= self.options.connections_max:
             self.refused += 1
-            log.warning("too_many_clients connections=%d", len(self.sessions))
+            self.note(WARNING, "too_many_clients connections=%d", len(self.sessions))
             self._refuse(connection)
             await trio.aclose_forcefully(stream)
             return
@@ -189,8 +190,8 @@ class Server:
             await task(*args)
         except (DiskFailed, UnknownVersion):
             raise
-        except Exception:  # a defect in what serves one request; the others have done nothing
-            log.exception("request_failed")
+        except Exception as error:  # noqa: BLE001 - a defect in one request; others go on
+            self.note(ERROR, "request_failed error=%r", error, exc_info=error)
 
     def has_output(self, session: Session) -> None:
         self._with_output[session] = None

@@ -13,7 +13,6 @@ its limits.  A client that has too much under way is not read from until some of
 
 from __future__ import annotations
 
-import logging
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -26,6 +25,7 @@ from .commands import Command, Kind, check_body, decode_head
 from .effects import WAITING, Result
 from .env import Buffer, Peer
 from .errors import Corrupt, Disconnected, DuckrowError, NoQuorum, Refused
+from .events import INFO
 from .frames import FrameReader
 from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, HELLO_SECONDS_MAX
 from .output import GONE, Output, Sink
@@ -52,8 +52,6 @@ OPEN: Final = frozenset(
 REQUEST_BYTES: Final = 64  # what a request counts besides its body
 GOODBYE_SECONDS: Final = 1.0
 NAME_LENGTH_MAX: Final = 64  # of what a client calls itself; the rest is left out
-
-log = logging.getLogger("duckrow.session")
 
 
 class Stream(Sink, Protocol):
@@ -88,7 +86,7 @@ class Session:
         self.began = trio.current_time()
         self.requests = 0  # since it began
         self._server, self._node, self._stream = server, server.node, stream
-        self._output = Output(stream, server.spawn, peer.address)
+        self._output = Output(stream, server.spawn, server.note, peer.address)
         self._reads = Reads(server, self._output)
         self._reader = FrameReader()
         self._began_frame = math.inf  # when the one began that is not whole yet
@@ -110,9 +108,8 @@ class Session:
             pass
         except DuckrowError as error:
             self._server.broken += 1
-            log.info(
-                "session_ended client=%s name=%s error=%s", self.peer.address, self.name, error
-            )
+            facts = self.peer.address, self.name, str(error)
+            self._server.note(INFO, "session_ended client=%s name=%s error=%s", *facts)
             await self._say_goodbye(error)
         finally:
             self._output.close()

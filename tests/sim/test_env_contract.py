@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -468,6 +468,40 @@ def test_bytes_arrive_in_order_whatever_their_number(talk: Callable[[Talk], None
                     assert await receive_exactly(stream, len(data)) == data
                 await stream.send_all(b"")
             nursery.cancel_scope.cancel()
+
+    talk(conversation)
+
+
+def test_a_stream_takes_without_waiting_what_it_has_room_for(
+    talk: Callable[[Talk], None],
+) -> None:
+    async def conversation(a: Network, b: Network) -> None:
+        got = bytearray()
+
+        async def slow(stream: Any) -> None:
+            await trio.sleep(0.05)
+            while count := await stream.receive_into(memoryview(buffer := bytearray(5000))):
+                got.extend(buffer[:count])
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(b.serve, slow, PORT)
+            stream: Any = await a.connect("b", PORT)
+            left = memoryview(bytes(range(250)) * 80_000)
+            most = 0
+            while left:
+                taken = stream.send_now([left[:3], left[3:10], left[10:]])
+                most = max(most, taken)
+                left = left[taken:]
+                if left:
+                    await stream.wait_send_all_might_not_block()
+            await stream.aclose()
+            with pytest.raises((OSError, trio.ClosedResourceError)):
+                stream.send_now([b"x"])
+            while len(got) < 20_000_000:
+                await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        assert 10 < most < 20_000_000
+        assert bytes(got) == bytes(range(250)) * 80_000
 
     talk(conversation)
 
