@@ -101,7 +101,7 @@ COMMANDS: Final = (
         (
             "duckrow node",
             "duckrow node --data ./data --listen tcp://127.0.0.1:3826 --name m1",
-            "duckrow node --data ./fast --listen unix:/tmp/fast.sock --set store.durability=write",
+            "duckrow node --data ./fast --listen unix:$PWD/fast.sock --set store.durability=write",
         ),
         more=MORE,
     ),

@@ -1,0 +1,103 @@
+"""Every example that a `--help` shows runs, in a shell, against a node that was just started."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import duckrow as library
+from duckrow.tools.cli import WORDS, commands
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = [
+    pytest.param(command.words, example, id=example)
+    for word in WORDS
+    for command in commands(word)
+    for example in command.examples
+]
+# What a reader of the examples has before: three rides, and a topic to be removed.
+BEFORE = {"rides": 3, "old": 1}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program, as an installation has it."""
+    folder = tmp_path_factory.mktemp("bin")
+    script = folder / "duckrow"
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT / 'src')!r})\n"
+        "from duckrow.tools.cli import main\nsys.exit(main())\n"
+    )
+    script.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with library.Node() as node:
+        yield node.url
+
+
+def environ(program: Path, home: Path, url: str = "") -> dict[str, str]:
+    """Of somebody who has nothing but the program."""
+    return {
+        "PATH": f"{program}:/usr/bin:/bin",
+        "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(home),
+        **({"DUCKROW_URL": url} if url else {}),
+    }
+
+
+@pytest.mark.parametrize(("words", "example"), EXAMPLES)
+def test_an_example_of_a_help_runs(
+    words: str, example: str, program: Path, url: str, tmp_path: Path
+) -> None:
+    if words == "node":
+        run_a_node(example, program, tmp_path)
+        return
+    with library.connect(url) as client:
+        for topic, entries in BEFORE.items():
+            if topic in client.topics():
+                client.delete_topic(topic)
+            client.produce_many(topic, [b"entry"] * entries)
+        if words == "topic new":  # it may be made once
+            for topic in re.findall(r"topic new (\w+)", example):
+                if topic in client.topics():
+                    client.delete_topic(topic)
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", example],
+        cwd=tmp_path,
+        env=environ(program, tmp_path, url),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, b"duckrow:" in done.stderr) == (0, False), done.stderr.decode()
+
+
+def run_a_node(example: str, program: Path, home: Path) -> None:
+    """Until it is ready, and then it is told to stop.  Its port is any, for others may run as well."""
+    example = re.sub(r":38\d\d\b", ":0", example)
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {example}"],
+        cwd=home,
+        env=environ(program, home) | {"DUCKROW__NODE__LISTEN": "unix:"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as node:
+        assert node.stderr is not None
+        lines = []
+        for line in node.stderr:
+            lines.append(line)
+            if " ready " in line:
+                node.terminate()
+
+    assert node.returncode == 0, lines
+    assert any(" stopping " in line for line in lines)

@@ -1,0 +1,180 @@
+"""`duckrow node` as a process: what it says, how it ends, and what is left when it is killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import duckrow as library
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-m", "duckrow.tools.cli"]
+
+
+class Running:
+    """A node that is ready."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stderr is not None
+        self.said: list[str] = []
+        for line in process.stderr:
+            self.said.append(line)
+            if "ready" in line:
+                break
+        found = re.search(r"unix:(/[^,\s\"]+)", "".join(self.said))
+        assert found, self.said
+        self.url = f"duck+unix://{found[1]}"
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.rest()
+
+    def rest(self) -> int:
+        """Reads what it still says, and waits for its end."""
+        assert self.process.stderr is not None
+        self.said += self.process.stderr
+        return self.process.wait(timeout=60)
+
+
+def environ(home: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(ROOT / "src"), "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
+
+
+@contextmanager
+def node(home: Path, *words: str) -> Iterator[Running]:
+    with subprocess.Popen(
+        [*PROGRAM, "node", "--data", "data", "--listen", "unix:", *words],
+        cwd=home,
+        env=environ(home),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
+
+
+def command(home: Path, words: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *words],
+        cwd=home,
+        env=environ(home),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_client_finds_the_node_of_its_user_by_itself(tmp_path: Path) -> None:
+    with node(tmp_path):
+        assert command(tmp_path, ["produce", "rides"], "one\ntwo\n").returncode == 0
+        done = command(tmp_path, ["pull", "rides", "-o", "value"])
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "one\ntwo\n", "")
+
+
+def test_told_to_stop_it_ends_in_order_and_has_everything_when_it_is_back(tmp_path: Path) -> None:
+    with node(tmp_path) as running, library.connect(running.url) as client:
+        client.produce("rides", b"one")
+        assert running.end(signal.SIGTERM) == 0
+        assert any("stopping" in line for line in running.said)
+
+    with node(tmp_path) as running, library.connect(running.url) as client:
+        assert [entry.value for entry in client.pull("rides")] == [b"one"]
+
+
+def test_killed_it_has_everything_that_was_answered_when_it_is_back(tmp_path: Path) -> None:
+    with node(tmp_path) as running, library.connect(running.url) as client:
+        client.produce_many("rides", [b"%d" % number for number in range(1000)])
+        running.end(signal.SIGKILL)
+
+    with node(tmp_path) as running, library.connect(running.url) as client:
+        assert [entry.value for entry in client.pull("rides")] == (
+            [b"%d" % number for number in range(1000)]
+        )
+
+
+def test_a_follow_goes_on_when_the_node_is_started_again(tmp_path: Path) -> None:
+    with node(tmp_path) as running, library.connect(running.url) as client:
+        client.produce("rides", b"one")
+        with subprocess.Popen(
+            [*PROGRAM, "follow", "rides", "--max", "2", "-o", "value", "--timeout", "1s"],
+            cwd=tmp_path,
+            env=environ(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as follow:
+            assert follow.stdout is not None
+            assert follow.stdout.readline() == b"one\n"
+            running.end(signal.SIGKILL)
+            with node(tmp_path) as again, library.connect(again.url) as other:
+                other.produce("rides", b"two")
+                assert follow.stdout.readline() == b"two\n"
+                assert follow.wait(60) == 0
+
+
+def test_a_folder_is_for_one_process_and_the_second_is_told_which(tmp_path: Path) -> None:
+    with node(tmp_path) as running:
+        done = command(tmp_path, ["node", "--data", "data", "--listen", f"unix:{tmp_path}/2.sock"])
+
+    assert done.returncode == 1
+    assert str(running.process.pid) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_configuration_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "duckrow.toml").write_text("[node]\nlisen = []\n")
+    done = command(tmp_path, ["node", "--data", "data"])
+
+    assert done.returncode == 1
+    assert "duckrow.toml, line 2: there is no setting node.lisen; did you mean" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_off_the_machine_a_node_listens_with_a_token_or_not_at_all(tmp_path: Path) -> None:
+    done = command(tmp_path, ["node", "--data", "data", "--listen", "tcp://0.0.0.0:0"])
+
+    assert done.returncode == 1
+    assert "node.token" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_where_nobody_can_listen_it_says_so_and_ends(tmp_path: Path) -> None:
+    done = command(tmp_path, ["node", "--data", "data", "--listen", "unix:/proc/nix/x.sock"])
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("duckrow: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_reach_the_node(tmp_path: Path) -> None:
+    words = ("--name", "shop", "--set", "store.durability=write", "--set", "topics.create=explicit")
+    with node(tmp_path, *words) as running, library.connect(running.url, timeout=30) as client:
+        status = client.status()
+        with pytest.raises(library.NotFound):
+            client.produce("rides", b"one")
+        client.create_topic("rides")
+        client.produce("rides", b"one")
+
+    assert (status["node"], status["level"]) == ("shop", "write")
+
+
+def test_its_log_is_json_on_request(tmp_path: Path) -> None:
+    with node(tmp_path, "--set", "log.format=json") as running:
+        assert running.end(signal.SIGTERM) == 0
+
+    events = [json.loads(line)["event"] for line in running.said]
+    assert events[0] == "ready"
+    assert "stopping" in events
