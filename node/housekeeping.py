@@ -36,6 +36,7 @@ from .state import oldest_waiting
 from .upkeep import Plan
 
 RETRY_SECONDS = 5.0  # after a full disk
+FILES_AT_ONCE = 8  # of the index, between two looks whether a snapshot is due
 
 
 @attrs.frozen(kw_only=True)
@@ -90,9 +91,10 @@ class Housekeeping:
             self._work = trio.Event()
             now = trio.current_time()
             self._full = {what: again for what, again in self._full.items() if again > now}
-            # A snapshot that is due does not wait for all files: there may always be one more.
-            while waiting() and not self._is_due() and await self._fits("index", self._index):
-                pass
+            # There may always be one more that waits, and a snapshot may be due all the time.
+            for _ in range(FILES_AT_ONCE):
+                if not (waiting() and await self._fits("index", self._index)):
+                    break
             if row.status().disk != OK and row.broken is None:
                 await self._make_room()
             if self._is_due():

@@ -162,11 +162,16 @@ def test_segments_of_small_entries_are_rewritten_when_most_have_died_and_not_bef
     assert found == [b"%d" % number for number in range(30)]
 
 
-def test_a_snapshot_comes_also_when_segments_are_sealed_faster_than_index_files_are_written() -> (
-    None
-):
+@pytest.mark.parametrize("due", ["now and then", "always"])
+def test_neither_snapshots_nor_index_files_wait_for_the_others_to_end(due: str) -> None:
+    """When segments are sealed faster than files are written, there is always one more."""
     machine = Machine()
     machine.media.sync_latency = 0.01
+    options = attrs.evolve(OPTIONS, store=attrs.evolve(OPTIONS.store, level="write"))
+    if due == "always":
+        options = attrs.evolve(
+            options, housekeeping=attrs.evolve(options.housekeeping, snapshot_items=1)
+        )
 
     async def work(node: Keeper) -> None:
         producer = Producer(node)
@@ -174,5 +179,6 @@ def test_a_snapshot_comes_also_when_segments_are_sealed_faster_than_index_files_
             await producer.produce("t", [bytes(64 * KIB)])
             await trio.sleep(machine.media.sync_latency)
         assert any("snapshot-" in path for path in machine.media.paths())
+        assert node.numbers.installed
 
-    run(machine, work, attrs.evolve(OPTIONS, store=attrs.evolve(OPTIONS.store, level="write")))
+    run(machine, work, options)
