@@ -32,6 +32,7 @@ class Produce:
     seq: int = 0
     size: int = 0  # stored bytes
     may_wait: bool = False  # for room: not stuck, just patient
+    stamped: float | None = None  # when it got its time, if that was earlier
     expected: int | None = None  # it was to be numbered only right after this one
     conflict: int | None = None  # if that failed: the last number, as the answer said
     together: str = ""  # the commit that numbers it, and all others of that name, or none

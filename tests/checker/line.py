@@ -33,6 +33,7 @@ class Line:
         self.sources: dict[Value, Produce] = {}
         self.read = bytearray()  # read[n - 1]: a pull showed it
         self.began: list[float] = []  # began[n - 1]: of its produce; 0 where unknown
+        self.stamped: list[float] = []  # likewise: when it got its time
         self._losses = history.losses
         self._broken = history.broken < inf
         self._told = history.told.get(key, [])
@@ -78,6 +79,10 @@ class Line:
         sources = self.sources
         self.began = [
             0.0 if v is None or v not in sources else sources[v].began for v in self.order
+        ]
+        self.stamped = [
+            began if v is None or v not in sources or (at := sources[v].stamped) is None else at
+            for v, began in zip(self.order, self.began, strict=True)
         ]
 
     def may_have_vanished(self, value: Value) -> bool:

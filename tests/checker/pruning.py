@@ -12,7 +12,7 @@ from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING
 
-from .history import FAIL, INFO, OK, History, Policy, Report
+from .history import FAIL, OK, History, Policy, Report
 
 if TYPE_CHECKING:
     from .line import Line
@@ -105,7 +105,7 @@ class _Allowed:
             number = line.numbers.get(produce.values[-1], 0) if produce.values else 0
             if number:
                 top = max(top, number)
-            elif produce.outcome == INFO:
+            elif produce.outcome != FAIL and not produce.first:
                 spare += len(produce.values)
             self._starts.append(produce.began)
             self._lasts.append(top)
@@ -116,7 +116,7 @@ class _Allowed:
             for produce in line.produces
             if produce.values and produce.values[0] not in line.numbers
         )
-        self._ages = list(accumulate(line.began, _newest_known))
+        self._ages = list(accumulate(line.stamped, _newest_known))
 
     def in_force_at_the_end(self) -> list[Policy]:
         """Empty if it is not certain which policy is in force."""

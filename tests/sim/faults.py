@@ -1,8 +1,11 @@
 """Faults: the hands of fate in a simulation, each drawing from the kinds that the seed has chosen.
 
 Below level fsync a loss of power may take what was acknowledged; that is told to the history, so
-that the checker excuses just that.  Damage goes where a node alone can promise to tell of it: into
-sealed segments that a snapshot covers, into index files, and into one of the two snapshots.
+that the checker excuses just that.
+
+Damage comes in two kinds.  `flip` hits what the node can do without: sealed segments that a snapshot
+covers, and one snapshot; the row has to go on.  `flip-any` and `spoil` hit any file: entries may be
+damaged, the row may end, the node may refuse to start, as long as it is told; nothing may be wrong.
 """
 
 from __future__ import annotations
@@ -26,9 +29,16 @@ class Fate:
     """One hand; a plan may have several."""
 
     def __init__(
-        self, world: World, plan: Plan, seen: Observed, boot: Callable[[], None], hand: int
+        self,
+        world: World,
+        plan: Plan,
+        seen: Observed,
+        boot: Callable[[], None],
+        stop: Callable[[], None],
+        hand: int,
     ) -> None:
-        self._world, self._plan, self._seen, self._boot = world, plan, seen, boot
+        self._world, self._plan, self._seen = world, plan, seen
+        self._boot, self._stop = boot, stop
         self._rng = world.rng("fate", hand)
         self._host.media.on_crash = self._crash
 
@@ -62,7 +72,7 @@ class Fate:
         """For good."""
         self.heal()
         media = self._host.media
-        media.sync_eio = media.write_eio = media.read_eio = 0
+        media.sync_eio = media.write_eio = media.read_eio = media.names_eio = 0
         media.disarm()
         if self._host.life.paused:
             self._world.resume(NODE)
@@ -79,8 +89,15 @@ class Fate:
 
     def power_fails(self) -> None:
         if self._plan.level != FSYNC:
-            # Answers that are on their way now will still arrive.
-            self._seen.history.losses.append(Loss(0.0, trio.current_time() + IN_FLIGHT_SECONDS))
+            self._lose()
+        elif self._seen.fresh is not None:
+            # Nothing behind it may say any more that the end of this file was whole once.
+            self._lose()
+            self._seen.ambiguous = True
+
+    def _lose(self) -> None:
+        # Answers that are on their way now will still arrive.
+        self._seen.history.losses.append(Loss(0.0, trio.current_time() + IN_FLIGHT_SECONDS))
 
     def _crash(self) -> None:
         """The disk has come to its crash point."""
@@ -92,6 +109,9 @@ class Fate:
         match kind:
             case "kill" | "power" if host.alive:
                 self.kill(power=kind == "power")
+            case "stop" if host.alive:
+                self._stop()
+                await trio.sleep(hold)
             case "in-a-row":
                 for _ in range(rng.randint(2, 4)):
                     if host.alive:
@@ -125,9 +145,19 @@ class Fate:
             case "slow-sync":
                 media.sync_latency, media.sync_jitter = rng.uniform(0.005, 0.1), 0.02
                 await trio.sleep(hold)
+            case "write-error":
+                media.write_eio = 1
+                await trio.sleep(hold)
+                media.write_eio = 0
+            case "names-error":
+                media.names_eio = 1
+                await trio.sleep(hold)
+                media.names_eio = 0
             case "sync-error":
                 media.sync_eio = 1
                 await trio.sleep(hold)
+                if not media.sync_eio and not host.alive and rng.random() < 0.5:
+                    self._evict()
                 # What an operator would do; and then the power goes.
                 if not host.alive and rng.random() < 0.5:
                     self.revive()
@@ -136,6 +166,7 @@ class Fate:
                         self.kill(power=True)
             case "read-error":
                 media.read_eio = rng.randint(1, 2)
+                self._seen.troubled = True
                 await trio.sleep(hold)
                 media.read_eio = 0
             case "disk-full":
@@ -147,6 +178,33 @@ class Fate:
                 self._seen.history.skew += max(0, jump) / 1e6
             case "flip":
                 self._flip(rng)
+            case "flip-any" | "spoil":
+                self._damage(rng, kind)
+
+    def _evict(self) -> None:
+        """The kernel drops what it holds of all files, and the failed sync left it nothing."""
+        if self._plan.level != FSYNC:
+            self._lose()
+        for path in self._host.media.paths():
+            self._host.media.evict(path)
+
+    def _damage(self, rng: random.Random, kind: str) -> None:
+        """Anywhere; now and then nobody reads the file again for a while."""
+        host, media = self._host, self._host.media
+        paths = [path for path in media.paths() if media.pages(path).cache.size]
+        if not paths:
+            return
+        path = rng.choice(paths)
+        if kind == "spoil":
+            media.spoil(path, rng.randrange(media.pages(path).cache.size))
+        else:
+            media.flip(path)
+        self._seen.flips += 1
+        self._seen.wild = True
+        if path == max((p for p in paths if p.endswith(".seg")), default=""):
+            self._seen.fresh = path
+        if host.alive and rng.random() < 0.8:
+            self.kill(power=False)
 
     def _flip(self, rng: random.Random) -> None:
         """A bit of a file turns; the process is killed, so that it reads it again."""

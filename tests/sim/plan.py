@@ -26,11 +26,16 @@ KINDS = (
     "slow-net",
     "slow-sync",
     "sync-error",
+    "write-error",
+    "names-error",
     "read-error",
     "disk-full",
     "flip",
+    "flip-any",
+    "spoil",
     "skew",
     "in-a-row",
+    "stop",
 )
 
 
@@ -56,6 +61,9 @@ class Plan:
     topics: tuple[TopicPlan, ...] = (TopicPlan("a", {}),)
     producers: int = 2
     consumers: int = 2
+    stagers: int = 0
+    keyed: float = 0.0  # share of the batches with keys
+    expect: float = 0.0  # share of the batches that may follow one number only
     gap: float = 0.05  # mean seconds between two produces of a producer
     batch: int = 3  # entries at most
     value_bytes: int = 40
@@ -94,6 +102,9 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> Plan:
         sync_seconds=rng.choice((0.0003, 0.001, 0.005)),
         admin=rng.choice((0.0, 0.0, 0.3, 1.0)),
         buggify=rng.choice((0.0, 0.25, 0.25, 1.0)),
+        stagers=rng.choice((0, 0, 1)),
+        keyed=rng.choice((0.0, 0.5)),
+        expect=rng.choice((0.0, 0.0, 0.3)),
     )
 
 

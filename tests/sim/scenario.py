@@ -12,12 +12,13 @@ the history is checked.
 from __future__ import annotations
 
 import time
+from math import inf
 
 import attrs
 import trio
 
 from checker import Content, check
-from checker.history import OK, Report
+from checker.history import Report
 from duckrow.node.alone import Options, open_node
 from duckrow.node.capture import state_hash
 from duckrow.node.env import Env
@@ -28,11 +29,13 @@ from duckrow.node.reading import Pull
 from duckrow.node.row import Item
 from duckrow.node.storeoptions import StoreOptions
 
+from .administrator import Administrator
 from .clock import SimDeadlock
 from .faults import Fate
 from .plan import Plan, drawn
 from .service import batches_of, serve
-from .workload import NODE, Administrator, Consumer, Observed, Producer
+from .stager import Stager
+from .workload import NODE, Consumer, Observed, Producer
 from .world import World
 
 # How a node may end by itself: its disk has failed, or is too full to begin.
@@ -107,6 +110,7 @@ class _Run:
         self.items: dict[int, int] = {}  # crc of the item at each position
         self.hashes: dict[int, bytes] = {}
         self.lineage = 0
+        self.stopping = trio.Event()  # the node is to end in order
 
     async def main(self, world: World) -> None:
         world.net.split = self.plan.split
@@ -122,11 +126,17 @@ class _Run:
         world.start("admin", administrate)
         while not administrators or not administrators[0].ready.is_set():
             await trio.sleep(0.05)
+            assert world.clock.now < 60.0, "the topics cannot be made"
         for index in range(self.plan.producers):
             world.start(f"p{index}", lambda env: Producer(env, self.seen).run())
         for index in range(self.plan.consumers):
             world.start(f"c{index}", lambda env: Consumer(env, self.seen).run())
-        hands = [Fate(world, self.plan, self.seen, self.boot, n) for n in range(self.plan.hands)]
+        for index in range(self.plan.stagers):
+            world.start(f"s{index}", lambda env: Stager(env, self.seen).run())
+        hands = [
+            Fate(world, self.plan, self.seen, self.boot, self.stop, n)
+            for n in range(self.plan.hands)
+        ]
         async with trio.open_nursery() as nursery:
             for hand in hands:
                 nursery.start_soon(hand.run)
@@ -135,8 +145,12 @@ class _Run:
     def boot(self) -> None:
         self.world.start(NODE, self._program)
 
+    def stop(self) -> None:
+        self.stopping.set()
+
     async def _program(self, env: Env) -> None:
         plan = self.plan
+        stopping = self.stopping = trio.Event()
         options = Options(
             store=StoreOptions(
                 level=plan.level,
@@ -146,26 +160,33 @@ class _Run:
                 soft_reserve_fraction=0.0,
                 hard_reserve_bytes=32 * 1024,
                 window_bytes=64 * 1024,
+                scrub_seconds=0,  # so that a deadlock is seen, instead of the years going by
             ),
             housekeeping=HousekeepingOptions(
                 snapshot_items=plan.snapshot_items, snapshot_bytes=1 << 20
             ),
         )
-        async with open_node(env, options) as node, trio.open_nursery() as nursery:
-            self._watch(node)
-            self.node = node
-            await nursery.start(serve, env, node)
-            await trio.sleep_forever()
+        opened = False
+        try:
+            async with open_node(env, options) as node:
+                opened = True
+                self._watch(node)
+                self.node = node
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(serve, env, node)
+                    await stopping.wait()
+                    nursery.cancel_scope.cancel()
+        except Corrupt as error:
+            if opened or not self.seen.wild:
+                raise
+            self.seen.refused = str(error)
+            self.world.note("refused")
 
     def _watch(self, node: Keeper) -> None:
         """Looks at each item when it was applied, before anybody else does."""
         note = node.on_progress
-        lineage = node.state.view.lineage if node.state.view is not None else 0
-        if self.seen.history.losses and lineage != self.lineage:
-            # What a loss of power took, others may now have in its place; the lineage says so.
-            self.items.clear()
-            self.hashes.clear()
-        self.lineage = lineage
+        self._note_lineage(node)
+        self._note_end(node)
         self._compare_hash(node)
 
         def applied(item: Item) -> None:
@@ -177,9 +198,46 @@ class _Run:
             if item.position % HASH_EVERY == 0:
                 self._compare_hash(node)
                 self._note_covered(node)
+                self._look_at_queues(node)
             note(item)
 
         node.on_progress = applied
+
+    def _note_lineage(self, node: Keeper) -> None:
+        seen = self.seen
+        lineage = node.state.view.lineage if node.state.view is not None else 0
+        if seen.ambiguous or (seen.lossy and lineage != self.lineage):
+            # What a loss of power took, others may now have in its place; the lineage says so.
+            self.items.clear()
+            self.hashes.clear()
+        elif lineage != self.lineage and self.lineage and not seen.flips:
+            seen.problems.append("lineage: there is a new one, and nothing can be lost")
+        self.lineage = lineage
+        seen.fresh, seen.ambiguous = None, False
+
+    def _note_end(self, node: Keeper) -> None:
+        """Damage may end the row: from then on it takes nothing, and never goes on."""
+        broken, seen = node.row.broken, self.seen
+        if broken is not None and seen.history.broken == inf:
+            seen.history.broken = trio.current_time()
+            self.world.note("broken")
+            if not seen.wild:
+                seen.problems.append(f"broken: {broken}, and nothing that it needs was damaged")
+        elif broken is None and seen.history.broken < inf:
+            seen.problems.append("broken: the row had ended, and goes on")
+
+    def _look_at_queues(self, node: Keeper) -> None:
+        """The first of those who wait does not fit; else it would not wait."""
+        state = node.state
+        for queue in state.queues.values():
+            batch = state.waiting.rows[next(iter(queue))]
+            topic = state.topics.rows[batch.topic]
+            now, policy = state.partition(topic.id, batch.partition), topic.policy
+            count = now.last - now.first + 1 + batch.entries
+            if not (policy.max_entries and count > policy.max_entries) and not (
+                policy.max_bytes and now.size + batch.size > policy.max_bytes
+            ):
+                self.seen.problems.append(f"waits-with-room: {batch.topic}/{batch.partition}")
 
     def _compare_hash(self, node: Keeper) -> None:
         value = state_hash(node.state)
@@ -206,24 +264,31 @@ class _Run:
         began = trio.current_time() + 1.0
         self.seen.calm_since = began
         await trio.sleep(1.0 + self.plan.calm)
-        history.calm.append((began, trio.current_time()))
+        self._take_calm(began)
         self.seen.stop.set()
         deadline = trio.current_time() + 90.0  # of the most patient client
-        while trio.current_time() < deadline and self._unanswered():
+        while trio.current_time() < deadline and self._unanswered() and not self.seen.ended:
             await trio.sleep(0.2)
             fate.revive()
-        if self._unanswered():
+        if self._unanswered() and not self.seen.ended:
             self.seen.problems.append(f"stuck: {self._unanswered()} produces have no answer")
         for name in list(self.world.hosts):
             if name != NODE and self.world.hosts[name].alive:
                 self.world.kill(name)
         await trio.sleep(1.0)  # what they sent last arrives
         await self._take_content("before the restart")
-        self.world.kill(NODE)
+        if self.world.hosts[NODE].alive:
+            self.world.kill(NODE)
         self.boot()
         await trio.sleep(2.0)
         await self._take_content("after it")
         self._forgive_age()
+        if self.seen.refused:
+            history.finals.clear()
+
+    def _take_calm(self, began: float) -> None:
+        if not self.seen.ended:
+            self.seen.history.calm.append((began, trio.current_time()))
 
     def _unanswered(self) -> int:
         return (
@@ -239,6 +304,8 @@ class _Run:
     async def _take_content(self, when: str) -> None:
         node = self.node
         if node is None or not self.world.hosts[NODE].alive:
+            if self.seen.refused:
+                return
             self.seen.problems.append(f"down: there is no node {when}")
             return
         content: dict[tuple[str, int], Content] = {}
@@ -269,7 +336,7 @@ class _Run:
 
     async def _read(self, node: Keeper, topic: str, partition: int) -> Content:
         numbers: list[int] = []
-        values: list[str] = []
+        values: list[str | None] = []
         topic_now = node.state.topic(topic)
         assert topic_now is not None
         first = node.state.partition(topic_now.id, partition).first
@@ -278,7 +345,9 @@ class _Run:
             try:
                 found = await node.reader.pull(Pull(topic, done, partition=partition, limit=1000))
             except Damaged as damage:
-                self._excuse(topic, partition, damage, numbers, values)
+                self.seen.tell((topic, partition), damage.first, damage.last)
+                numbers += range(damage.first, damage.last + 1)
+                values += [None] * (damage.last - damage.first + 1)
                 done = damage.last
                 continue
             except (DuckrowError, OSError) as error:
@@ -294,21 +363,6 @@ class _Run:
                 break
             done = numbers[-1]
         return Content(first, values, numbers)
-
-    def _excuse(
-        self, topic: str, partition: int, damage: Damaged, numbers: list[int], values: list[str]
-    ) -> None:
-        """Damaged entries are told, not served: the history knows what they were."""
-        if not self.seen.flips:
-            self.seen.problems.append(
-                f"damage: {topic}/{partition} {damage}, and nothing was damaged"
-            )
-        for made in self.seen.history.produces:
-            if made.key == (topic, partition) and made.outcome == OK:
-                for offset, value in enumerate(made.values):
-                    if damage.first <= made.first + offset <= damage.last:
-                        numbers.append(made.first + offset)
-                        values.append(str(value))
 
 
 def _text(error: BaseException) -> str:

@@ -7,16 +7,16 @@ Consumers go on from the number they have done.  Everything goes into a `History
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
+from math import inf
 
 import trio
 
-from checker import Configured, History, Policy, Produce, Prune, Pull
+from checker import History, Produce, Pull
 from checker.history import FAIL, OK, Key
 from duckrow.node import columns, makers
 from duckrow.node.commands import PID_BYTES, Command
-from duckrow.node.effects import Code, Result
+from duckrow.node.effects import Code, Reason, Result, explain
 from duckrow.node.entries import Entry
 from duckrow.node.env import Env
 from duckrow.node.errors import Disconnected
@@ -36,14 +36,34 @@ class Observed:
         self.plan = plan
         self.history = History()
         self.problems: list[str] = []
-        self.damaged: dict[Key, list[tuple[int, int]]] = {}
         self.flips = 0
+        self.wild = False  # damage went where it may end the row, or stop the node from starting
+        self.refused = ""  # why the node does not start: damage
+        self.fresh: str | None = None  # the open segment was damaged since the last start
+        self.ambiguous = False  # the power failed before anybody could see that damage
+        self.troubled = False  # reads have failed: entries may have been told to be damaged
         self.snapshot_gone = False
         self.covered: set[str] = set()  # sealed segment files of which a snapshot knows everything
         self.lost_lanes = 0  # lanes that vanished with what a power loss took, below level fsync
         self.stop = trio.Event()
         self.wall_us: Callable[[], int] = lambda: 0  # of the node: it stamps what it takes
         self.calm_since: float | None = None
+
+    @property
+    def lossy(self) -> bool:
+        """What was acknowledged may be gone."""
+        return bool(self.history.losses)
+
+    @property
+    def ended(self) -> bool:
+        """The row is said to end, damaged: nobody gets an answer any more."""
+        return bool(self.refused) or self.history.broken < inf
+
+    def tell(self, key: Key, first: int, last: int) -> None:
+        """Somebody was told that these entries are damaged."""
+        if not self.flips and not self.troubled:
+            self.problems.append(f"damage: {key} {first} to {last}, and nothing was damaged")
+        self.history.told.setdefault(key, []).append((first, last))
 
 
 class Lane:
@@ -76,6 +96,7 @@ class Producer:
         self._epoch = 1
         self._lanes: dict[Key, Lane] = {}
         self._count = 0
+        self._lasts: dict[Key, int] = {}  # numbers that it was told
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -112,6 +133,9 @@ class Producer:
             seq=seq,
             may_wait="when_full" in topic.policy,
         )
+        if rng.random() < self._plan.expect:
+            # What it knows is often old; and now and then it expects what is still to come.
+            made.expected = self._lasts.get(key, 0) + rng.choice((0, 0, 0, 1))
         self._seen.history.produces.append(made)
         nursery.start_soon(self._finish, topic, lane, made, window)
 
@@ -120,7 +144,8 @@ class Producer:
     ) -> None:
         rng = self._env.rng
         values = [value.ljust(self._plan.value_bytes).encode() for value in map(str, made.values)]
-        body = columns.encode(values)
+        keys = [key_of(value) for value in values] if rng.random() < self._plan.keyed else None
+        body = columns.encode(values, keys)
         made.size = len(body)
         ids = None
         if topic.name == "a" and len(values) == 1:
@@ -133,6 +158,8 @@ class Producer:
             partition=made.key[1],
             partitions=topic.partitions,
             ids=ids,
+            key_hashes=None if keys is None else columns.key_hashes(keys),
+            expect_last=made.expected,
         )
         patience = trio.current_time() + rng.choice((2.0, 5.0, 60.0))
         attempts = 0
@@ -141,7 +168,8 @@ class Producer:
                 command = makers.skip(
                     lane.turn(made.seq, self._seen.wall_us()), topic.name, made.key[1]
                 )
-                patience = float("inf")
+                patience = inf
+                made.may_wait = False  # a skip does not
             attempts += 1
             result = await self._ask(command)
             if isinstance(result, Result) and self._is_final(lane, made, result, attempts):
@@ -180,11 +208,16 @@ class Producer:
                 )
             made.outcome, made.first = OK, result.first
             made.ended = trio.current_time()
+            self._lasts[made.key] = result.last
             return True
         if code == Code.FORGOTTEN:
             self._problem(f"seq {made.seq} of {made.key} is not done, and its result is forgotten")
             return True
         made.outcome, made.ended = FAIL, trio.current_time()
+        if code == Code.CONFLICT:
+            made.conflict = self._lasts[made.key] = result.detail
+            if made.expected is None or result.reason != Reason.OTHER_LAST:
+                self._problem(f"conflict: {made.key} seq {made.seq}: {explain(result)}")
         return True
 
     def _vanished(self, made: Produce) -> bool:
@@ -198,7 +231,7 @@ class Producer:
         return True
 
     def _lossy(self) -> bool:
-        return bool(self._seen.history.losses)
+        return self._seen.lossy
 
     def _problem(self, text: str) -> None:
         self._seen.problems.append(f"{self._env.name}: {text}")
@@ -306,7 +339,7 @@ class Consumer:
             return None
         if answer[0] == "damaged":
             _, at, first, last, _text = answer
-            self._seen.damaged.setdefault((topic.name, at), []).append((first, last))
+            self._seen.tell((topic.name, at), first, last)
             done[at] = last
             return None
         if answer[0] == "error" and answer[1] == "conflict":
@@ -325,6 +358,9 @@ class Consumer:
         if places != sorted(places):
             self._seen.problems.append(f"merge-order: {topic.name} came as {places}")
         entries = [entry for batch in batches for entry in batch.entries()]
+        wrong = [each for each in entries if each.key not in (None, key_of(each.value))]
+        if wrong:
+            self._seen.problems.append(f"wrong-key: {wrong[0].key!r} with {wrong[0].value!r}")
         return entries, missing, None if going is None else dict(going)
 
     async def _rest(self, failed: bool) -> None:
@@ -332,98 +368,6 @@ class Consumer:
         await trio.sleep(rng.uniform(0.05, 0.3) if failed else rng.choice((0.0, 0.0, 0.02, 0.2)))
 
 
-class Administrator:
-    """Makes the topics first, and changes its mind about policies and old entries later."""
-
-    def __init__(self, env: Env, seen: Observed) -> None:
-        self._env, self._seen, self._plan = env, seen, seen.plan
-        self._client = Client(env, NODE)
-        self._pid = env.rng.randbytes(PID_BYTES)
-        self._seq = 0
-        self.ready = trio.Event()
-
-    async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._client.run)
-            for topic in self._plan.topics:
-                await self._configure(topic, topic.policy, create=True)
-            self.ready.set()
-            if not self._plan.admin:
-                await trio.sleep_forever()
-            policies = {topic.name: dict(topic.policy) for topic in self._plan.topics}
-            while True:
-                await trio.sleep(self._env.rng.expovariate(1 / self._plan.admin))
-                if self._seen.calm_since is None:
-                    await self._change(policies, self._env.rng)
-
-    async def _change(self, policies: dict[str, dict[str, object]], rng: random.Random) -> None:
-        topic = rng.choice(self._plan.topics)
-        policy = policies[topic.name]
-        what = rng.choice(("max_age", "max_entries", "prune", "prune"))
-        if what == "prune":
-            last = max(
-                (p.first for p in self._seen.history.produces if p.key[0] == topic.name), default=0
-            )
-            number = rng.randint(0, last)
-            prune = Prune((topic.name, 0), number, trio.current_time())
-            self._seen.history.prunes.append(prune)
-            result = await self._order(
-                lambda turn: makers.prune(turn, topic.name, number, partition=0)
-            )
-            prune.outcome = OK if result.code == Code.ORDERED else prune.outcome
-            return
-        if what == "max_age":
-            policy["max_age"] = rng.choice((None, 500_000, 3_000_000))
-        elif "when_full" not in policy:
-            policy["max_entries"] = rng.choice((None, 10, 100))
-        await self._configure(topic, policy, create=False)
-
-    async def _configure(
-        self, topic: TopicPlan, policy: dict[str, object], *, create: bool
-    ) -> None:
-        age = policy.get("max_age")
-        configured = Configured(
-            topic.name,
-            Policy(
-                age / 1e6 if isinstance(age, int) and age else None,
-                _number(policy.get("max_entries")),
-                _number(policy.get("max_bytes")),
-                str(policy.get("when_full", "drop-oldest")),
-            ),
-            trio.current_time(),
-        )
-        self._seen.history.configured.append(configured)
-        make = makers.create if create else makers.configure
-        result = await self._order(lambda turn: make(turn, topic.name, policy))
-        configured.ended = trio.current_time()
-        if result.code not in (Code.ORDERED, Code.EXISTS):
-            self._seen.problems.append(f"{'create' if create else 'configure'} {policy}: {result}")
-
-    async def _order(self, make: object) -> Result:
-        self._seq += 1
-        turn = makers.Turn(self._pid, self._seq, 1, self._seq - 1, self._seen.wall_us())
-        command = make(turn)  # type: ignore[operator]
-        while True:
-            with trio.move_on_after(ANSWER_SECONDS):
-                try:
-                    result = await self._client.order(command)
-                    if isinstance(result, Result) and result.code not in (
-                        Code.GAP,
-                        Code.UNKNOWN_PRODUCER,
-                    ):
-                        return result
-                    if isinstance(result, Result):
-                        if not self._seen.history.losses:
-                            self._seen.problems.append(
-                                f"the administrator's lane is lost: {result}"
-                            )
-                        self._pid = self._env.rng.randbytes(PID_BYTES)
-                        self._seq = 1
-                        command = make(makers.Turn(self._pid, 1, 1, 0, self._seen.wall_us()))  # type: ignore[operator]
-                except Disconnected:
-                    pass
-            await trio.sleep(self._env.rng.uniform(0.02, 0.3))
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and value else None
+def key_of(value: bytes) -> bytes | None:
+    """So that a reader sees that a key belongs to its value."""
+    return value.strip()[-1:] if value.strip()[-1:] != b"0" else None

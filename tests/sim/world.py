@@ -190,10 +190,14 @@ class World:
         self.hosts[name].life.resume()
 
     def handler_failed(self, host: Host, error: Exception) -> None:
-        """Network errors are a handler's daily life; anything else is kept for the scenario."""
+        """Network errors are a handler's daily life; anything else is kept for the scenario.
+
+        What may end the process may end a handler before it.
+        """
+        daily = trio.BrokenResourceError | trio.ClosedResourceError | OSError
         self.note("handler", host.name, type(error).__name__)
         for leaf in leaves(error):
-            if not isinstance(leaf, trio.BrokenResourceError | trio.ClosedResourceError | OSError):
+            if not isinstance(leaf, daily) and not isinstance(leaf, self.tolerate):
                 self.handler_errors.append(f"{host.name}: {type(leaf).__name__}: {leaf}")
 
     async def _process(self, host: Host, program: Program) -> None:
