@@ -15,8 +15,11 @@ import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from duckrow.node import effects, errors, limits, policies, settings
+from duckrow.node import config, effects, errors, limits, policies, settings
 from duckrow.node.effects import Code, Reason
+from duckrow.tools import cli
+from duckrow.tools.cli_explain import EXITS
+from duckrow.tools.command import Command, Option, usage
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(
@@ -109,6 +112,57 @@ def errors_table() -> str:
     )
 
 
+def configuration_table() -> str:
+    parts = []
+    for section, kind in config.SECTIONS.items():
+        rows = (
+            (
+                f"`{each.name}`",
+                each.kind.name.replace("|", "\\|"),
+                f"`{each.kind.show(each.default)}`",
+                each.sentence,
+            )
+            for each in config.table()
+            if each.section == section
+        )
+        said = table(("setting", "kind", "default", "meaning"), rows)
+        parts.append(f"### `[{section}]`\n\n{kind.__doc__}\n\n{said}")
+    return "\n".join(parts)
+
+
+def commands_table() -> str:
+    parts = []
+    for part, words in cli.INDEX.items():
+        parts.append(f"## {part}\n")
+        parts += [command_part(command) for word in words for command in cli.commands(word)]
+    return "\n".join(parts)
+
+
+def command_part(command: Command) -> str:
+    said = [f"### `duckrow {command.words}`", f"{command.sentence}."]
+    said += [command.more.replace("\n", " ")] if command.more else []
+    said += ["```text", usage(command), "```"]
+    options = [each for each in command.options if each.said]
+    lines = "\n\n".join(said[:-3]) + "\n\n" + "\n".join(said[-3:]) + "\n"
+    if options:
+        lines += "\n" + table(("argument", "meaning"), (option_row(each) for each in options))
+    more = [name for name, there in (("`--url`, `--timeout`", command.url),) if there]
+    more += ["`-o table\\|json\\|jsonl\\|csv`".replace("\\|", "|")] if command.rows else []
+    lines += f"\nAlso {', '.join([*more, '`--debug`'])}.\n"
+    return lines + "\n```bash\n" + "\n".join(command.examples) + "\n```\n"
+
+
+def option_row(each: Option) -> Sequence[object]:
+    names = [*sorted(each.names, key=len)[:-1], each.form]
+    return ", ".join(f"`{name}`".replace("|", "\\|") for name in names), each.said.replace(
+        "|", "\\|"
+    )
+
+
+def exits_table() -> str:
+    return table(("exit code", "meaning"), ((f"`{code}`", said) for code, said in EXITS.items()))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "limits": limits_table,
     "policies": policies_table,
@@ -116,6 +170,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "codes": codes_table,
     "reasons": reasons_table,
     "errors": errors_table,
+    "configuration": configuration_table,
+    "commands": commands_table,
+    "exit codes": exits_table,
 }
 
 
