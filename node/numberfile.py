@@ -25,6 +25,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from .checksum import crc32c
@@ -50,6 +51,7 @@ _MAGIC: Final = b"duckrow#"
 _TRAILER: Final = struct.Struct("<8s16s6Q?7x")
 _CRC: Final = struct.Struct("<Q")  # of 32 bits; eight bytes, so that files are multiples of eight
 _FIELD: Final = struct.Struct("<Q")
+_KEY: Final = itemgetter(0)
 
 assert PARTITIONS_MAX <= 1 << PARTITION_BITS
 assert sys.byteorder == "little", "columns are mapped as they are, and they are little endian"
@@ -137,10 +139,11 @@ def encode(
     sums, rows = array("I"), 0
     block = bytearray()
     columns = [array("Q") for _ in range(COLUMNS)]
-    for key, data, length, size in sorted(runs):
+    for key, data, length, size in sorted(runs, key=_KEY):
         assert length > 0, "a partition without rows has no run"
-        last = decode_row(data, length - 1)
-        entry = (key, read_field(data, 0, FIRST), last.last, rows, size)
+        first, _, _, packed = ROW.unpack_from(data, (length - 1) * ROW_BYTES)
+        last = first + (packed & COUNT_MASK) - 1
+        entry = (key, read_field(data, 0, FIRST), last, rows, size)
         for column, value in zip(columns, entry, strict=True):
             column.append(value)
         rows += length
