@@ -13,6 +13,7 @@ import fcntl
 import mmap
 import os
 import random
+import resource
 import stat
 import time
 import uuid
@@ -245,8 +246,18 @@ def boot_id() -> str:
         return f"unknown-{uuid.uuid4()}"
 
 
+def _allow_files() -> None:
+    """As many open files as this process may have: Python keeps one for every map, so each sealed
+    segment needs two, and with the usual 1,024 a row of 30 GB would be the end of it.
+    """
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def real_env(name: str, folder: str | Path, addresses: Mapping[str, str] | None = None) -> Env:
     """This process, with its files in `folder`; without addresses it has no network."""
+    _allow_files()
     return Env(
         name=name,
         disk=RealDisk.at(folder),

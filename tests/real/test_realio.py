@@ -45,6 +45,27 @@ async def ignore(_stream: trio.abc.Stream) -> None:
 # -- files --------------------------------------------------------------------------------
 
 
+def test_more_files_are_mapped_than_a_process_may_usually_have_open(tmp_path: Path) -> None:
+    code = """if True:
+        import resource, sys, trio
+        from duckrow.node.realio import real_env
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256))
+
+        async def main():
+            disk = real_env("here", sys.argv[1]).disk
+            file = await disk.open("index", create=True)
+            file.write(0, [b"abc"])
+            return [file.map() for _ in range(100)]
+
+        print(sum(len(each.data) for each in trio.run(main)))
+        """
+    with python(code, str(tmp_path)) as process:
+        found, _ = process.communicate(timeout=60)
+
+    assert found == "300\n"
+
+
 def test_files_and_folders_are_for_the_owner_alone(tmp_path: Path) -> None:
     async def main() -> None:
         disk = RealDisk.at(tmp_path / "new" / "root")
