@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +23,13 @@ from .addresses import Address, Unix, is_loopback, url_of
 from .alone import Options, open_node
 from .errors import DuckrowError, Refused
 from .keeper import Keeper
-from .realio import real_env
+from .limits import CONNECTIONS_SPARE_FILES
+from .realio import RealDisk, real_env
 from .realnet import notify, serve_at
 from .server import Server, ServerOptions
 from .settings import CREATE
+from .tally import Histogram
+from .watching import Watching
 
 log = logging.getLogger("duckrow.daemon")
 
@@ -41,6 +45,7 @@ class DaemonOptions:
     insecure: bool = False  # serve strangers without a token
     drain_seconds: float = DRAIN_SECONDS  # what is under way may take so long at the end
     create: str = ""  # the cluster's setting of this name; empty: as it is
+    http: Address | None = None  # of /metrics, /healthz and /readyz; nobody is asked for a token
 
     def __attrs_post_init__(self) -> None:
         if not self.listen:
@@ -60,6 +65,7 @@ class Running:
     keeper: Keeper
     server: Server
     addresses: tuple[Address, ...]
+    http: Address | None = None
 
     @property
     def url(self) -> str:
@@ -83,24 +89,48 @@ async def run(
         DiskFailed: in a group; the process has to end.
     """
     env = real_env(options.server.name, options.data)
-    async with open_node(env, options.node) as keeper:
-        await _agree(keeper, options.create)
-        server = Server(keeper, options.server, env.disk.free, log.log)
-        async with trio.open_nursery() as sessions, trio.open_nursery() as listeners:
-            await sessions.start(server.run)
-            addresses = [
-                await listeners.start(serve_at, server.handle, address, sessions)
-                for address in options.listen
-            ]
-            task_status.started(Running(keeper, server, tuple(addresses)))
-            log.info("ready addresses=%s", ",".join(map(str, addresses)))
-            await stop.wait()
-            log.info("stopping clients=%d", len(server.sessions))
-            server.stop()
-            listeners.cancel_scope.cancel()
-            with trio.move_on_after(options.drain_seconds, shield=True):
-                await server.drain()
-            sessions.cancel_scope.cancel()
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    room = max(1, files - CONNECTIONS_SPARE_FILES)
+    limits = attrs.evolve(options.server, connections_max=min(options.server.connections_max, room))
+    watching = Watching(env.disk.syncs if isinstance(env.disk, RealDisk) else Histogram())
+    async with trio.open_nursery() as watchers:
+        http = await _watch(options.http, watching, watchers)
+        async with open_node(env, options.node) as keeper:
+            if isinstance(http, OSError):
+                raise http  # that the folder is in use would have been the better reason
+            await _agree(keeper, options.create)
+            server = Server(keeper, limits, env.disk.free, log.log)
+            async with trio.open_nursery() as sessions, trio.open_nursery() as listeners:
+                await sessions.start(server.run)
+                addresses = [
+                    await listeners.start(serve_at, server.handle, address, sessions)
+                    for address in options.listen
+                ]
+                watching.ready(keeper, server)
+                task_status.started(Running(keeper, server, tuple(addresses), http))
+                log.info("ready addresses=%s", ",".join(map(str, addresses)))
+                await stop.wait()
+                log.info("stopping clients=%d", len(server.sessions))
+                server.stop()
+                listeners.cancel_scope.cancel()
+                with trio.move_on_after(options.drain_seconds, shield=True):
+                    await server.drain()
+                sessions.cancel_scope.cancel()
+        watchers.cancel_scope.cancel()
+
+
+async def _watch(
+    address: Address | None, watching: Watching, nursery: trio.Nursery
+) -> Address | OSError | None:
+    """Health is told before there is a node."""
+    if address is None:
+        return None
+    try:
+        found: Address = await nursery.start(serve_at, watching.handle, address)
+    except OSError as error:
+        return error
+    log.info("watched address=%s", found)
+    return found
 
 
 async def _agree(keeper: Keeper, create: str) -> None:
@@ -120,22 +150,32 @@ async def main(options: DaemonOptions, ready: Callable[[Running], None]) -> None
     Raises:
         See `run`.
     """
-    stop = trio.Event()
+    stop, starting = trio.Event(), trio.CancelScope()
+    _raise_file_limit(options.server.connections_max + CONNECTIONS_SPARE_FILES)
 
     async def serve(*, task_status: trio.TaskStatus[Running]) -> None:
         await run(options, stop, task_status=task_status)
         nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(_watch_signals, stop)
-        ready(await nursery.start(serve))
+        await nursery.start(_watch_signals, stop, starting)
+        running: Running | None = None
+        with starting:
+            running = await nursery.start(serve)
+        if running is None:  # told to stop before it was ready
+            nursery.cancel_scope.cancel()
+            return
+        ready(running)
         notify("READY=1")
         await stop.wait()
         notify("STOPPING=1")
 
 
 async def _watch_signals(
-    stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    stop: trio.Event,
+    starting: trio.CancelScope,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
@@ -144,3 +184,12 @@ async def _watch_signals(
                 log.warning("stopped_at_once signal=%d", number)
                 os._exit(128 + number)
             stop.set()
+            starting.cancel()
+
+
+def _raise_file_limit(wanted: int) -> None:
+    """The usual soft limit is for programs that use `select`; this one does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

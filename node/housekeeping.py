@@ -129,6 +129,8 @@ class Housekeeping:
         finally:
             state.close()
         if written:
+            keeper.tally.snapshot_position = position
+            keeper.tally.snapshot_time = trio.current_time()
             self._missed = False
             whole = self._snapshots.whole
             if len(whole) > 1:

@@ -30,6 +30,7 @@ from .numbers import Numbers, older
 from .reading import Reader
 from .row import Bundle, Item
 from .state import State
+from .tally import Tally
 from .waiters import Waiters
 
 NOWHERE = 0  # no segment has this number
@@ -56,6 +57,7 @@ class Keeper:
         self.waiters = Waiters()
         self.reader = Reader(state, numbers, self.cache, row.store, self.waiters)
         self.calls = Calls()
+        self.tally = Tally()
         self.on_progress: Callable[[Item], None] = lambda _item: None  # housekeeping counts
         self.on_turn: Callable[[], None] = lambda: None  # what was answered may be sent
         self.wall_us = wall_us
@@ -129,6 +131,8 @@ class Keeper:
             for item in items:
                 await self._apply(item)
                 if isinstance(item.content, Bundle):
+                    self.tally.bundles += 1
+                    self.tally.commands += len(item.content.commands)
                     applied += len(item.content.commands)
                     if applied >= COMMANDS_AT_ONCE:
                         applied = 0
@@ -163,6 +167,8 @@ class Keeper:
             if isinstance(effect, Answer):
                 self.calls.answer(effect)
             elif isinstance(effect, Appended):
+                self.tally.entries += effect.count
+                self.tally.bytes += effect.size
                 self.waiters.wake(effect.topic, effect.partition)
             elif isinstance(effect, Created | Deleted):
                 self.waiters.wake_all(effect.topic)

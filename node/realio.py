@@ -25,6 +25,7 @@ import trio
 
 from .env import Buffer, Env, Map
 from .realnet import RealNet
+from .tally import Histogram
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -38,10 +39,11 @@ FAIR_BYTES = 1 << 20  # or so many bytes
 class RealFile:
     """Closed means EBADF from every call, as the kernel says it."""
 
-    __slots__ = ("_bytes", "_fd", "_nowait", "_reads")
+    __slots__ = ("_bytes", "_fd", "_nowait", "_reads", "_syncs")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, syncs: Histogram | None = None) -> None:
         self._fd = fd
+        self._syncs = syncs
         self._nowait = NOWAIT  # 0 once the file system said that it cannot
         self._reads = self._bytes = 0  # page cache hits since the last turn for others
 
@@ -88,7 +90,10 @@ class RealFile:
     async def sync(self) -> None:
         if self._fd < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        began = time.perf_counter()
         await trio.to_thread.run_sync(os.fdatasync, self._fd)
+        if self._syncs is not None:
+            self._syncs.add(time.perf_counter() - began)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -139,8 +144,9 @@ def _read_fully(fd: int, offset: int, length: int) -> bytes:
 class RealDisk:
     """One folder.  Links are never followed: a name is a file or folder that duckrow made."""
 
-    def __init__(self, path: Path, locks: dict[Path, int]) -> None:
+    def __init__(self, path: Path, locks: dict[Path, int], syncs: Histogram | None = None) -> None:
         self._path = path
+        self.syncs = Histogram() if syncs is None else syncs  # of all files in all its folders
         self._locks = locks  # by path: the open lock file; shared by all folders of the process
 
     @classmethod
@@ -162,12 +168,12 @@ class RealDisk:
                     raise NotADirectoryError(errno.ENOTDIR, text) from None
 
         await trio.to_thread.run_sync(work)
-        return RealDisk(path, self._locks)
+        return RealDisk(path, self._locks, self.syncs)
 
     async def open(self, name: str, *, create: bool = False) -> RealFile:
         flags = OPEN_FLAGS | os.O_CREAT if create else OPEN_FLAGS
         fd = await trio.to_thread.run_sync(os.open, self._at(name), flags, FILE_MODE)
-        return RealFile(fd)
+        return RealFile(fd, self.syncs)
 
     async def reserve(self, name: str, size: int) -> None:
         path = self._at(name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import socket
 import stat
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,6 +26,9 @@ log = logging.getLogger(__name__)
 SOCKET_MODE = 0o600
 FOLDER_MODE = 0o700
 BACKLOG = 1024
+KEEPALIVE_IDLE = 60  # seconds without a word, and then one every KEEPALIVE_SECONDS
+KEEPALIVE_SECONDS = 15
+KEEPALIVE_TRIES = 4
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 
 Where = TypeVar("Where")
@@ -64,20 +69,21 @@ class RealNet:
     async def _serve_unix(
         self, handler: Handler, path: Path, port: int, task_status: trio.TaskStatus[int]
     ) -> None:
-        listener = _listen_unix(path)
-        try:
+        with _listen_unix(path) as listener:
             await _serve(handler, [listener], port, task_status)
-        finally:
-            path.unlink(missing_ok=True)
 
 
 class RealStream(trio.abc.HalfCloseableStream):
     """A socket's stream that also takes bytes without waiting, and brings them where they belong."""
 
-    def __init__(self, sock: trio.socket.SocketType) -> None:
-        self._stream = trio.SocketStream(sock)
-        self.socket = sock
-        self.peer = _peer_of(sock)
+    __slots__ = ("_stream", "peer", "socket")
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self.socket = stream.socket
+        self.peer = _peer_of(stream.socket)
+        if self.socket.family != socket.AF_UNIX:
+            _keep_alive(self.socket)
 
     async def send_all(self, data: Buffer) -> None:
         await self._stream.send_all(data)
@@ -115,15 +121,24 @@ class RealStream(trio.abc.HalfCloseableStream):
 
 class _Listener(trio.abc.Listener[RealStream]):
     def __init__(self, listener: trio.SocketListener) -> None:
-        self._socket = listener.socket
+        self._listener = listener
 
     async def accept(self) -> RealStream:
-        sock, _ = await self._socket.accept()
-        return RealStream(sock)
+        return RealStream(await self._listener.accept())
 
     async def aclose(self) -> None:
-        self._socket.close()
-        await trio.lowlevel.checkpoint()
+        await self._listener.aclose()
+
+
+def _keep_alive(sock: trio.socket.SocketType) -> None:
+    """A client whose machine is gone is noticed after two minutes, though nobody sends anything."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_SECONDS)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES)
+    except OSError:
+        pass  # it has left already
 
 
 def _peer_of(sock: trio.socket.SocketType) -> Peer:
@@ -156,11 +171,8 @@ async def serve_at(
     if isinstance(address, Unix):
         path = Path(address.path)
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        listener = _listen_unix(path)
-        try:
+        with _listen_unix(path) as listener:
             await _serve(handler, [listener], address, task_status, nursery)
-        finally:
-            path.unlink(missing_ok=True)
     else:
         listeners = await trio.open_tcp_listeners(address.port, host=address.host, backlog=BACKLOG)
         port = listeners[0].socket.getsockname()[1]
@@ -176,7 +188,7 @@ async def connect_to(address: Address) -> RealStream:
         stream = await trio.open_unix_socket(address.path)
     else:
         stream = await trio.open_tcp_stream(address.host, address.port)
-    return RealStream(stream.socket)
+    return RealStream(stream)
 
 
 async def _serve(
@@ -206,22 +218,48 @@ async def _serve(
         task_status.started(where)
 
 
-def _listen_unix(path: Path) -> trio.SocketListener:
+@contextmanager
+def _listen_unix(path: Path) -> Iterator[trio.SocketListener]:
+    """The socket's file is there as long as the block lasts, and is taken away with it."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
+    with sock:
+        with _alone_in(path.parent):
+            try:
+                sock.bind(str(path))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                if _answers(path):
+                    text = f"{path} is in use: another process listens there"
+                    raise OSError(errno.EADDRINUSE, text) from None
+                path.unlink()  # left by a process that was killed
+                sock.bind(str(path))
+            path.chmod(SOCKET_MODE)  # before anybody can connect
+            sock.listen(BACKLOG)
+            own = path.lstat().st_ino
         try:
-            sock.bind(str(path))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or _answers(path):
-                raise
-            path.unlink()  # left by a process that was killed
-            sock.bind(str(path))
-        path.chmod(SOCKET_MODE)  # before anybody can connect
-        sock.listen(BACKLOG)
-        return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
-    except OSError:
-        sock.close()
-        raise
+            yield trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        finally:
+            try:
+                if path.lstat().st_ino == own:
+                    path.unlink()
+            except FileNotFoundError:
+                pass
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Between bind and listen a socket looks as if it had been left: nobody may look meanwhile.
+
+    Raises:
+        BlockingIOError: somebody else is doing the same right now.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _answers(path: Path) -> bool:

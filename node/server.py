@@ -50,8 +50,9 @@ class Server:
         self.count = 0  # of sessions since the start
         self.refused = 0  # for there were too many
         self.broken = 0  # ended by us, since they broke the rules
+        self._requests = 0  # of sessions that have ended
         self.note = note
-        self._space = space
+        self.space = space
         self._nursery: trio.Nursery | None = None
         self._with_output: dict[Session, None] = {}
         self._hash = _Hash()
@@ -84,8 +85,19 @@ class Server:
             await session.run()
         finally:
             del self.sessions[session.number]
+            self._requests += session.requests
             self._with_output.pop(session, None)
             await trio.aclose_forcefully(stream)
+
+    @property
+    def requests(self) -> int:
+        """Of all sessions since the start."""
+        return self._requests + sum(each.requests for each in self.sessions.values())
+
+    @property
+    def queued(self) -> int:
+        """Bytes that clients have not taken yet."""
+        return sum(each.queued for each in self.sessions.values())
 
     def stop(self) -> None:
         """New orders are refused from here on, and nobody waits for entries; what was taken is
@@ -156,7 +168,7 @@ class Server:
         node = self.node
         row = node.row.status()
         view = node.state.view
-        free, size = self._space()
+        free, size = self.space()
         hashed, hash_ = self._hash.of(node)
         return {
             "node": self.options.name,

@@ -119,6 +119,10 @@ class Session:
             self._orders.clear()
 
     @property
+    def queued(self) -> int:
+        return self._output.bytes
+
+    @property
     def is_busy(self) -> bool:
         """It is owed answers, or has not taken them."""
         return bool(self._open or self._output.bytes)

@@ -58,17 +58,18 @@ def configured(args: Args, console: Console) -> Config:
 
 
 def options_of(config: Config, console: Console) -> DaemonOptions:
-    from duckrow.node.addresses import own_socket
+    from duckrow.node.addresses import own_socket, read_listen
     from duckrow.node.alone import Options
     from duckrow.node.daemon import DaemonOptions
     from duckrow.node.server import ServerOptions
 
     from .cli import version
 
-    node = config.node
+    node, own = config.node, own_socket(console.environ, os.getuid())
     return DaemonOptions(
         data=Path(node.data).expanduser(),
-        listen=node.addresses(own_socket(console.environ, os.getuid())),
+        listen=node.addresses(own),
+        http=read_listen(config.http.listen, own) if config.http.listen else None,
         node=Options(store=config.store.options()),
         server=ServerOptions(
             name=node.name or socket.gethostname(),
