@@ -1,43 +1,38 @@
-"""Opening a folder: reads what recovery wants to see, and carries out what it decided.
+"""Opening a folder: reads what recovery wants to see, and knows all segments afterwards.
 
-Segments that an index file speaks for are not read.  In this order, so that a crash at any point
-leaves what the next opening finishes:
-
-1. later files than the one with the torn tail are unlinked, the newest first;
-2. the torn tail is cut off, and that is synced;
-3. what is kept, but not known to have been durable, is written again: a sync that failed in an
-   earlier life may have left it in the cache alone, as clean as if it were on the disk;
-4. bytes that are proven to have been there are put back;
-5. all of it is synced.
+look       names, index files, whose they are
+recover    the segments that no index file speaks for       recovery.py
+carry out  what it decided about them                       carrying.py
+know       the older ones, by their index files
 """
 
 from __future__ import annotations
 
 import itertools
-from array import array
-from collections.abc import Generator, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import attrs
 
+from .carrying import Tail, carry_out
 from .chronicle import Chronicle, Opening
 from .damage import Damage
-from .doubt import leave_doubt
 from .env import Disk, File
-from .errors import Corrupt, DiskFailed
+from .errors import Corrupt
 from .findings import Hole
-from .limits import KIB, MIB
 from .places import place
-from .positions import (
-    Column,
-    IndexHead,
-    check_places,
-    decode_index_head,
-    index_head_length,
-)
-from .records import REACH_MAX, RecordKind, decode, seed_of
-from .recovery import EVERYTHING, Recovery, offset_in
+from .positions import Column, IndexHead
+from .records import REACH_MAX, seed_of
+from .recovery import EVERYTHING, Recovery
 from .search import find_uuid, last_record, next_record
+from .segmentreads import (
+    PAGE_BYTES,
+    feed,
+    opening_in,
+    read_index_head,
+    read_or_zeros,
+    read_places,
+)
 from .segments import (
     ASIDE,
     Segment,
@@ -48,11 +43,7 @@ from .segments import (
 )
 from .storeoptions import StoreOptions
 
-T = TypeVar("T")
 GENESIS_BYTES_MAX: Final = 512  # a first segment of this size cannot hold anything durable yet
-_PAGE: Final = 4 * KIB
-_SECTOR: Final = 512
-_COPY_BYTES: Final = 1 * MIB
 
 
 @attrs.define
@@ -81,82 +72,6 @@ async def open_folder(disk: Disk, options: StoreOptions) -> Opened:
         return await opener.open()
     finally:
         opener.close()
-
-
-async def feed(scan: Generator[tuple[int, int], bytes, T], file: File) -> T:
-    """Lets a pure reader see a file."""
-    try:
-        wanted = next(scan)
-        while True:
-            wanted = scan.send(await read_or_zeros(file, *wanted))
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-
-
-async def read_or_zeros(file: File, offset: int, length: int, step: int = _PAGE) -> bytes:
-    """A sector that cannot be read is damage like any other: zeros, which no checksum fits."""
-    try:
-        return await file.read(offset, length)
-    except OSError:
-        end = min(offset + length, file.size)
-        if length <= _SECTOR:
-            return bytes(end - offset)
-        smaller = max(_SECTOR, step // 8)
-        parts = [
-            await read_or_zeros(file, at, min(step, end - at), smaller)
-            for at in range(offset, end, step)
-        ]
-        return b"".join(parts)
-
-
-async def read_index_head(disk: Disk, number: int) -> IndexHead | None:
-    """None: there is no whole index file of that segment."""
-    try:
-        file = await disk.open(index_file(number))
-    except FileNotFoundError:
-        return None
-    try:
-        raw = await read_or_zeros(file, 0, _PAGE)
-        if len(raw) < (needed := index_head_length(raw)):
-            raw = await read_or_zeros(file, 0, needed)
-        head = decode_index_head(raw)
-        return head if head.segment == number and file.size == head.size else None
-    except Corrupt:
-        return None
-    finally:
-        file.close()
-
-
-async def read_places(disk: Disk, head: IndexHead) -> array[int]:
-    """
-    Raises:
-        Corrupt: they are not those that were written.
-    """
-    file = await disk.open(index_file(head.segment))
-    try:
-        raw = await read_or_zeros(file, head.places_at, 8 * head.count)
-    finally:
-        file.close()
-    check_places(head, raw)
-    places = array("Q")
-    places.frombytes(raw)
-    return places
-
-
-@attrs.define(eq=False)
-class _Tail:
-    """A segment that is read, since no index file speaks for all of it."""
-
-    number: int
-    file: File
-    uuid: bytes
-    opening: Opening | None
-    end: int = 0  # of what is kept
-
-    @property
-    def seed(self) -> int:
-        return seed_of(self.uuid, self.number)
 
 
 class _Known(NamedTuple):
@@ -192,7 +107,12 @@ class _Opener:
         )
         tail = [await self._tail(number, uuids) for number in numbers if number > base]
         recovery, kept = await self._recover(numbers[0], base, tail)
-        await self._carry_out(tail, kept, recovery)
+        carried = await carry_out(self._disk, tail, kept, recovery, self._file)
+        opened.cut_bytes, opened.rewritten_bytes = carried
+        opened.records += recovery.records
+        opened.damages += recovery.damages
+        opened.holes += recovery.holes
+        opened.exposed = recovery.exposed
         await self._know_the_others([n for n in numbers if n <= base], uuids)
         if kept or base:
             opened.chronicle = recovery.chronicle
@@ -245,19 +165,19 @@ class _Opener:
             await self._disk.unlink(segment_file(number))
         return ()
 
-    async def _tail(self, number: int, uuids: Sequence[bytes]) -> _Tail:
+    async def _tail(self, number: int, uuids: Sequence[bytes]) -> Tail:
         file = await self._file(number)
         opening = await self._opening(number)
         if opening is not None:
             self._check_owner(number, opening.uuid, uuids)
-            return _Tail(number, file, opening.uuid, opening)
+            return Tail(number, file, opening.uuid, opening)
         for uuid in uuids:
             found, _, _ = await feed(
                 next_record(seed_of(uuid, number), file.size, 0, self._window, 0), file
             )
             if found is not None:
-                return _Tail(number, file, uuid, None)
-        return _Tail(number, file, uuids[0], None)
+                return Tail(number, file, uuid, None)
+        return Tail(number, file, uuids[0], None)
 
     def _check_owner(self, number: int, uuid: bytes, uuids: Sequence[bytes]) -> None:
         if uuid not in uuids:
@@ -273,7 +193,7 @@ class _Opener:
 
     async def _opening(self, number: int) -> Opening | None:
         file = await self._file(number)
-        raw = await read_or_zeros(file, 0, _PAGE)
+        raw = await read_or_zeros(file, 0, PAGE_BYTES)
         found = opening_in(raw, number)
         if found is None:
             found = opening_in(await read_or_zeros(file, 0, REACH_MAX), number)
@@ -282,8 +202,8 @@ class _Opener:
     # -- the pass -------------------------------------------------------------------------
 
     async def _recover(
-        self, first: int, base: int, tail: Sequence[_Tail]
-    ) -> tuple[Recovery, list[_Tail]]:
+        self, first: int, base: int, tail: Sequence[Tail]
+    ) -> tuple[Recovery, list[Tail]]:
         """Feeds the tail to recovery; returns what of it is kept, too."""
         durable = await self._durable(base, tail)
         if base:
@@ -291,7 +211,7 @@ class _Opener:
         else:
             recovery = Recovery(durable, Chronicle(tail[0].uuid), first == 1)
         before = self._indexes[base].covered if base else 0
-        kept: list[_Tail] = []
+        kept: list[Tail] = []
         for each, following in itertools.zip_longest(tail, tail[1:]):
             await self._scan(recovery, each, before)
             if not each.end:
@@ -322,7 +242,7 @@ class _Opener:
         recovery.finish()
         return recovery, kept
 
-    async def _durable(self, base: int, tail: Sequence[_Tail]) -> int:
+    async def _durable(self, base: int, tail: Sequence[Tail]) -> int:
         """The address up to which everything was durable, as far as anything says so."""
         # An index is written after the beginning of the next segment was synced, too.
         durable = place(base + 1, 8) if base else 0
@@ -337,7 +257,7 @@ class _Opener:
                 break
         return durable
 
-    async def _scan(self, recovery: Recovery, each: _Tail, before: int) -> None:
+    async def _scan(self, recovery: Recovery, each: Tail, before: int) -> None:
         size, column, offset = each.file.size, None, 0
         head = self._indexes.get(each.number)
         if head is not None and head.covered <= size:
@@ -354,67 +274,6 @@ class _Opener:
         each.end = await feed(scan, each.file)
         if column is not None and head is not None:
             recovery.rewritten = head.rewritten
-
-    # -- what is done about it ------------------------------------------------------------
-
-    async def _carry_out(
-        self, tail: Sequence[_Tail], kept: Sequence[_Tail], recovery: Recovery
-    ) -> None:
-        opened = self._opened
-        opened.records = recovery.records
-        opened.damages += recovery.damages
-        opened.holes += recovery.holes
-        opened.exposed = recovery.exposed
-        dropped = [each for each in tail if each not in kept]
-        written: dict[int, File] = {}
-        names = bool(dropped)
-        try:
-            for each in reversed(dropped):
-                opened.cut_bytes += each.file.size
-                await self._disk.unlink(segment_file(each.number))
-            if dropped:
-                await self._disk.sync_names()
-            for each in kept:
-                if each.end < each.file.size:
-                    opened.cut_bytes += each.file.size - each.end
-                    each.file.truncate(each.end)
-                    await each.file.sync()
-            for each in kept:
-                start = offset_in(each.number, recovery.durable)
-                if start < each.end:
-                    written[each.number] = each.file
-                    names = True
-                    await self._write_again(each.file, start, each.end)
-            for repair in recovery.repairs:
-                file = await self._file(repair.segment)
-                written[repair.segment] = file
-                file.write(repair.offset, [repair.content])
-            for file in written.values():
-                await file.sync()
-            if names:
-                await self._disk.sync_names()
-        except OSError as error:
-            await leave_doubt(self._disk)
-            raise DiskFailed(f"recovery of the row store could not be written: {error}") from error
-
-    async def _write_again(self, file: File, start: int, end: int) -> None:
-        self._opened.rewritten_bytes += end - start
-        for offset in range(start, end, _COPY_BYTES):
-            await self._copy(file, offset, min(offset + _COPY_BYTES, end))
-
-    async def _copy(self, file: File, start: int, end: int) -> None:
-        """Onto itself; sectors of a body that cannot be read stay as they are, for its reader to be told."""
-        try:
-            data = await file.read(start, end - start)
-        except OSError:
-            if start // _SECTOR == (end - 1) // _SECTOR:
-                return
-            middle = ((start + end) // 2 + _SECTOR - 1) // _SECTOR * _SECTOR
-            middle = middle if middle < end else (end - 1) // _SECTOR * _SECTOR
-            await self._copy(file, start, middle)
-            await self._copy(file, middle, end)
-        else:
-            file.write(start, [data])
 
     # -- the segments that need no recovery -----------------------------------------------
 
@@ -497,16 +356,3 @@ class _Opener:
 
     def _tell(self, file: str, offset: int, length: int, what: str, mended: bool = False) -> None:
         self._opened.damages.append(Damage(file, offset, length, what, mended=mended))
-
-
-def opening_in(raw: bytes, number: int) -> Opening | None:
-    """The SEGMENT record at the beginning of a file; it proves itself."""
-    record = decode(raw, 0, 0, None)
-    if record is None or record.kind != RecordKind.SEGMENT:
-        return None
-    try:
-        opening = Opening.decode(record)
-    except Corrupt:
-        return None
-    whole = decode(raw, 0, 0, seed_of(opening.uuid, number)) is not None
-    return opening if whole and opening.segment == number else None

@@ -22,10 +22,10 @@ from .env import File
 from .errors import Corrupt, LimitExceeded, NotFound
 from .forms import BaseForm, BundleForm, GapForm, ItemForm, bodies, chain, item_crc, split_heads
 from .limits import KIB
-from .opening import read_or_zeros
 from .places import place, record_of
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .search import next_record
+from .segmentreads import read_or_zeros
 from .segments import Segment, index_file, segment_file
 from .shelf import Shelf
 

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from .chronicle import Chronicle
 from .env import Disk
 from .errors import Corrupt, DiskFailed, NotFound
-from .opening import feed, read_index_head, read_places
 from .places import segment_of
 from .positions import LEFT_OUT, LOST, Column, encode_index
 from .recovery import EVERYTHING, Recovery
+from .segmentreads import feed, read_index_head, read_places
 from .segments import ASIDE, OpenFiles, Segment, index_file, segment_file
 
 COLUMNS_MAPPED = 8  # of sealed segments: those who read the past are few, and read on

@@ -32,7 +32,6 @@ from .env import File
 from .errors import Corrupt
 from .forms import BaseForm, BundleForm, GapForm, ItemForm, bodies, item_crc, split_heads
 from .limits import KIB, MIB
-from .opening import read_or_zeros
 from .places import offset_of, place, segment_of
 from .positions import LEFT_OUT
 from .records import (
@@ -45,6 +44,7 @@ from .records import (
     padded,
     size_of,
 )
+from .segmentreads import read_or_zeros
 from .segments import Segment, segment_file
 
 BLOCK_BYTES: Final = (

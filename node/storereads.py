@@ -25,11 +25,11 @@ from .forms import (
     split_heads,
 )
 from .limits import KIB, MIB
-from .opening import opening_in, read_or_zeros
 from .places import SEGMENT_SHIFT, command_of, offset_of, place, record_of, segment_of
 from .positions import LEFT_OUT
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .row import Bundle, Item, View
+from .segmentreads import opening_in, read_or_zeros
 from .segments import Segment, segment_file
 from .shelf import Shelf
 

@@ -55,9 +55,9 @@ PLANTED = _bugs(
         (
             "recovered_tail_not_written_again",
             "what recovery keeps is on the disk, also after a failed sync",
-            "node/opening.py",
-            "                    await self._write_again(each.file, start, each.end)",
-            "                    pass",
+            "node/carrying.py",
+            "                await write_again(each.file, start, each.end)",
+            "                pass",
         ),
         (
             "body_not_checked",

@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
+from duckrow.node.carrying import write_again
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt
 from duckrow.node.lonerow import LoneRow
-from duckrow.node.opening import _Opener
 from sim.alone import Machine
-from sim.storekit import Story, small
+from sim.storekit import Story
 
 from .test_rowstore_damage import fill, fill_segments, story_of
 
@@ -27,7 +27,7 @@ def test_what_is_written_again_leaves_out_a_sector_that_cannot_be_read(sector: i
         before = machine.media.content("file")
         machine.media.spoil("file", sector * 512)
 
-        await _Opener(env.disk, small())._write_again(file, 8, length)
+        await write_again(file, 8, length)
 
         changes = machine.media.pages("file").changes
         written = sum(change.end - change.offset for change in changes)

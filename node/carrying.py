@@ -1,0 +1,117 @@
+"""Carrying out what recovery decided about the files of a row, and syncing it.
+
+In this order, so that a crash at any point leaves what the next opening finishes:
+
+1. later files than the one with the torn tail are unlinked, the newest first;
+2. the torn tail is cut off, and that is synced;
+3. what is kept, but not known to have been durable, is written again: a sync that failed in an
+   earlier life may have left it in the cache alone, as clean as if it were on the disk;
+4. bytes that are proven to have been there are put back;
+5. all of it is synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+import attrs
+
+from .chronicle import Opening
+from .doubt import leave_doubt
+from .env import Disk, File
+from .errors import DiskFailed
+from .limits import MIB
+from .records import seed_of
+from .recovery import Recovery, offset_in
+from .segmentreads import SECTOR_BYTES
+from .segments import segment_file
+
+COPY_BYTES: Final = 1 * MIB
+
+
+@attrs.define(eq=False)
+class Tail:
+    """A segment that is read, since no index file speaks for all of it."""
+
+    number: int
+    file: File
+    uuid: bytes
+    opening: Opening | None
+    end: int = 0  # of what is kept
+
+    @property
+    def seed(self) -> int:
+        return seed_of(self.uuid, self.number)
+
+
+class Carried(NamedTuple):
+    cut_bytes: int
+    rewritten_bytes: int
+
+
+async def carry_out(
+    disk: Disk,
+    tail: Sequence[Tail],
+    kept: Sequence[Tail],
+    recovery: Recovery,
+    open_file: Callable[[int], Awaitable[File]],
+) -> Carried:
+    """
+    Raises:
+        DiskFailed: a write or a sync failed.
+    """
+    cut_bytes = rewritten_bytes = 0
+    dropped = [each for each in tail if each not in kept]
+    written: dict[int, File] = {}
+    names = bool(dropped)
+    try:
+        for each in reversed(dropped):
+            cut_bytes += each.file.size
+            await disk.unlink(segment_file(each.number))
+        if dropped:
+            await disk.sync_names()
+        for each in kept:
+            if each.end < each.file.size:
+                cut_bytes += each.file.size - each.end
+                each.file.truncate(each.end)
+                await each.file.sync()
+        for each in kept:
+            start = offset_in(each.number, recovery.durable)
+            if start < each.end:
+                written[each.number] = each.file
+                names = True
+                await write_again(each.file, start, each.end)
+                rewritten_bytes += each.end - start
+        for repair in recovery.repairs:
+            file = await open_file(repair.segment)
+            written[repair.segment] = file
+            file.write(repair.offset, [repair.content])
+        for file in written.values():
+            await file.sync()
+        if names:
+            await disk.sync_names()
+    except OSError as error:
+        await leave_doubt(disk)
+        raise DiskFailed(f"recovery of the row store could not be written: {error}") from error
+    return Carried(cut_bytes, rewritten_bytes)
+
+
+async def write_again(file: File, start: int, end: int) -> None:
+    for offset in range(start, end, COPY_BYTES):
+        await _copy(file, offset, min(offset + COPY_BYTES, end))
+
+
+async def _copy(file: File, start: int, end: int) -> None:
+    """Onto itself; sectors of a body that cannot be read stay as they are, for its reader to be told."""
+    try:
+        data = await file.read(start, end - start)
+    except OSError:
+        if start // SECTOR_BYTES == (end - 1) // SECTOR_BYTES:
+            return
+        middle = ((start + end) // 2 + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES
+        middle = middle if middle < end else (end - 1) // SECTOR_BYTES * SECTOR_BYTES
+        await _copy(file, start, middle)
+        await _copy(file, middle, end)
+    else:
+        file.write(start, [data])

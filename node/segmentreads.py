@@ -1,0 +1,93 @@
+"""Reading the files of a row whose bytes may be anything: sectors, beginnings, index files."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+from .chronicle import Opening
+from .env import Disk, File
+from .errors import Corrupt
+from .limits import KIB
+from .positions import IndexHead, check_places, decode_index_head, index_head_length
+from .records import RecordKind, decode, seed_of
+from .segments import index_file
+
+T = TypeVar("T")
+PAGE_BYTES: Final = 4 * KIB
+SECTOR_BYTES: Final = 512
+
+
+async def feed(scan: Generator[tuple[int, int], bytes, T], file: File) -> T:
+    """Lets a pure reader see a file."""
+    try:
+        wanted = next(scan)
+        while True:
+            wanted = scan.send(await read_or_zeros(file, *wanted))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def read_or_zeros(file: File, offset: int, length: int, step: int = PAGE_BYTES) -> bytes:
+    """A sector that cannot be read is damage like any other: zeros, which no checksum fits."""
+    try:
+        return await file.read(offset, length)
+    except OSError:
+        end = min(offset + length, file.size)
+        if length <= SECTOR_BYTES:
+            return bytes(end - offset)
+        smaller = max(SECTOR_BYTES, step // 8)
+        parts = [
+            await read_or_zeros(file, at, min(step, end - at), smaller)
+            for at in range(offset, end, step)
+        ]
+        return b"".join(parts)
+
+
+async def read_index_head(disk: Disk, number: int) -> IndexHead | None:
+    """None: there is no whole index file of that segment."""
+    try:
+        file = await disk.open(index_file(number))
+    except FileNotFoundError:
+        return None
+    try:
+        raw = await read_or_zeros(file, 0, PAGE_BYTES)
+        if len(raw) < (needed := index_head_length(raw)):
+            raw = await read_or_zeros(file, 0, needed)
+        head = decode_index_head(raw)
+        return head if head.segment == number and file.size == head.size else None
+    except Corrupt:
+        return None
+    finally:
+        file.close()
+
+
+async def read_places(disk: Disk, head: IndexHead) -> array[int]:
+    """
+    Raises:
+        Corrupt: they are not those that were written.
+    """
+    file = await disk.open(index_file(head.segment))
+    try:
+        raw = await read_or_zeros(file, head.places_at, 8 * head.count)
+    finally:
+        file.close()
+    check_places(head, raw)
+    places = array("Q")
+    places.frombytes(raw)
+    return places
+
+
+def opening_in(raw: bytes, number: int) -> Opening | None:
+    """The SEGMENT record at the beginning of a file; it proves itself."""
+    record = decode(raw, 0, 0, None)
+    if record is None or record.kind != RecordKind.SEGMENT:
+        return None
+    try:
+        opening = Opening.decode(record)
+    except Corrupt:
+        return None
+    whole = decode(raw, 0, 0, seed_of(opening.uuid, number)) is not None
+    return opening if whole and opening.segment == number else None
