@@ -15,6 +15,7 @@ from .rows import PLACE_FIELDS, Row
 
 if TYPE_CHECKING:
     from duckrow import Client
+    from duckrow.node.clientcalls import Run
 
 MORE: Final = """\
 Without a VALUE every line of stdin is an entry; on a terminal you are asked for them.
@@ -134,9 +135,13 @@ def _produced(client: Client, args: Args, values: Sequence[bytes]) -> list[Row]:
     )
     if args.wait == "none":
         return [_row(args.topic)] * len(values)
+    return [row for run in many.runs for row in _rows(run)]
+
+
+def _rows(run: Run) -> list[Row]:
+    topic, partition, time = run.topic, run.partition, show_time(run.time)
     return [
-        _row(run.topic, run.partition, number, run.time)
-        for run in many.runs
+        {"topic": topic, "partition": partition, "number": number, "time": time}
         for number in range(run.number, run.number + run.count)
     ]
 

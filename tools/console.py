@@ -5,11 +5,12 @@ Results go to `out`, talk goes to `err`: what a pipe gets is never mixed with wh
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import BinaryIO, Final, Self, TextIO
+from typing import Any, BinaryIO, Final, Self, TextIO
 
 PROGRESS_AFTER: Final = 1.0  # seconds; what is shorter needs no bar
 PROGRESS_EVERY: Final = 0.1
@@ -32,7 +33,12 @@ class Console:
 
     @classmethod
     def of_the_process(cls) -> Console:
-        return cls(sys.stdin.buffer, sys.stdout.buffer, sys.stderr, os.environ)
+        out: Any = sys.stdout.buffer
+        if isinstance(
+            out, io.RawIOBase
+        ):  # Python was told not to buffer; a part write loses the rest
+            out = io.BufferedWriter(out)
+        return cls(sys.stdin.buffer, out, sys.stderr, os.environ)
 
     @property
     def terminal(self) -> bool:

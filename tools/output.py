@@ -70,13 +70,14 @@ class Json:
         self._begun = False
 
     def put(self, rows: Sequence[Row]) -> None:
+        parts = []
         for row in rows:
-            text = json.dumps(row, ensure_ascii=False, indent=2 if self._one else None)
             if self._one:
-                self._console.print(text)
+                parts.append(json.dumps(row, ensure_ascii=False, indent=2) + "\n")
             else:
-                self._console.out.write(f"{',' if self._begun else '['}\n{text}".encode())
+                parts.append(f"{',' if self._begun else '['}\n{to_json(row)}")
             self._begun = True
+        self._console.out.write("".join(parts).encode())
         self._console.out.flush()
 
     def close(self) -> None:
@@ -211,7 +212,7 @@ class Template:
     ) -> None:
         self._console, self._end = console, end
         parts = re.split(r"\{(\w+)\}|\\([nrt0\\])", template)
-        self._parts: list[tuple[str, str]] = []  # text before, and a field behind it
+        self._parts: list[tuple[bytes, str]] = []  # text before, and a field behind it
         before = ""
         for text, field, escape in zip(
             parts[::3], [*parts[1::3], None], [*parts[2::3], None], strict=True
@@ -222,16 +223,18 @@ class Template:
                 continue
             if field and field not in fields:
                 raise Refused(f"{{{field}}} is no field; there are {', '.join(fields)}")
-            self._parts.append((before, field or ""))
+            self._parts.append((before.encode(), field or ""))
             before = ""
 
     def put(self, rows: Sequence[Row]) -> None:
+        parts: list[bytes] = []
         for row in rows:
             for before, field in self._parts:
-                self._console.out.write(before.encode())
+                parts.append(before)
                 if field:
-                    self._console.out.write(_bytes(row, field))
-            self._console.out.write(self._end)
+                    parts.append(_bytes(row, field))
+            parts.append(self._end)
+        self._console.out.write(b"".join(parts))
         self._console.out.flush()
 
     def close(self) -> None:
@@ -249,7 +252,9 @@ def _bytes(row: Row, name: str) -> bytes:
     value = row.get(name)
     if value is None:
         return b""
-    return (value if isinstance(value, str) else to_json(value)).encode()
+    if isinstance(value, str):
+        return value.encode()
+    return b"%d" % value if type(value) is int else to_json(value).encode()
 
 
 def _width(text: str) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duckrow import Entries
     from duckrow.node.cursors import After
 
-PAGE: Final = 5_000  # entries
+PAGE: Final = 65_536  # entries; batches come whole, so small pages would bring them again and again
 FORMS: Final = ("table", "json", "jsonl", "csv", "value")
 TABLE: Final = ("partition", "number", "time", "key", "value")
 
