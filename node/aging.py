@@ -5,15 +5,17 @@ on every node alike.  Whoever wants it to happen while nothing else does submits
 when `next_due` says so.
 
 At most 250 partitions are pruned with an item, those longest due first; the rest with the next.
+Those that a new policy has not reached yet (sweeping.py) wait until it has.
 """
 
 from __future__ import annotations
 
 from . import runs, staging
 from .effects import Effect
-from .limits import PRUNED_TOPICS_PER_ITEM
+from .limits import PARTITIONS_PER_ITEM
 from .numbering import note_age, prune, too_old_at
 from .state import State
+from .sweeping import is_unswept
 from .values import PARTITION_BITS, PARTITION_MASK
 from .waiting import fill
 
@@ -21,8 +23,8 @@ from .waiting import fill
 def age(state: State, effects: list[Effect]) -> None:
     """Drops what the time of the row says is too old, and numbers those who waited for the room."""
     if state.stages:
-        staging.expire(state, PRUNED_TOPICS_PER_ITEM)
-    budget = PRUNED_TOPICS_PER_ITEM
+        staging.expire(state, PARTITIONS_PER_ITEM)
+    budget = PARTITIONS_PER_ITEM
     while budget and (noted := state.due.first()) is not None and noted[0] <= state.row_time:
         if _is_really(state, noted):
             _prune_old(state, noted[1], effects)
@@ -31,6 +33,8 @@ def age(state: State, effects: list[Effect]) -> None:
 
 def next_due(state: State) -> int | None:
     """The earliest time of the row at which an item would drop something; None: never."""
+    if state.sweeps:
+        return state.row_time
     expiry = staging.expires_at(state)
     while (noted := state.due.first()) is not None:
         if _is_really(state, noted):
@@ -41,6 +45,9 @@ def next_due(state: State) -> int | None:
 def _is_really(state: State, noted: tuple[int, int]) -> bool:
     """Whether the partition is due when it was noted to be; if it is later, that is noted."""
     time, key = noted
+    if is_unswept(state, key):
+        state.due.drop(key)  # it is noted again when the sweep comes to it
+        return False
     topic = state.topic_of(key >> PARTITION_BITS)
     assert topic is not None, "a deleted topic has no wake-up"
     really = too_old_at(topic.policy, state.partitions.rows[key])

@@ -26,9 +26,11 @@ from .aging import age
 from .commands import Head, Kind, Produce, Settings, Switch, decode_head
 from .effects import Answer, Code, Effect, Reason, Result
 from .errors import Corrupt, LimitExceeded, UnknownVersion
+from .limits import PARTITIONS_PER_ITEM
 from .policies import Unfit
 from .row import Item, View
 from .state import FIRST_VERSION, State
+from .sweeping import sweep
 from .values import PARTITION_BITS, Lane, Waiting, ticket_of
 from .waiting import no_room, number, withdraw
 
@@ -49,14 +51,17 @@ def apply(state: State, item: Item, versions: Mapping[int, Rules] | None = None)
     if rules is None:
         raise UnknownVersion(state.version, state.position, max(known))
     effects: list[Effect] = []
-    state.position = item.position
+    state.position, state.budget = item.position, PARTITIONS_PER_ITEM
     content = item.content
     if isinstance(content, View):
         rowtime.mark(state, content)
-        age(state, effects)
-        return effects
-    rowtime.stamp(state, content.origin, content.stamp)
+    else:
+        rowtime.stamp(state, content.origin, content.stamp)
     age(state, effects)
+    if state.sweeps:
+        sweep(state, effects)
+    if isinstance(content, View):
+        return effects
     for ticket, command in enumerate(content.commands, ticket_of(item.position, 0)):
         try:
             head = decode_head(command.head)

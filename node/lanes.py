@@ -18,7 +18,8 @@ now belongs to a lane that is gone: it is answered CONFLICT and consumes nothing
 starts at 1 with the new topic.  Neither consumes anything what can have no lane: names that no
 topic may have.
 
-Results up to `done`, which the producer says it has, are forgotten, and all but the last 64.
+Results up to `done`, which the producer says it has, are forgotten, and all but the last 64; where
+there are so many lanes that all together would have more than half a million, but the last 8 or more.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from typing import Final
 
 from .commands import Head
 from .effects import WAITING, Answer, Code, Effect, Reason, Result
-from .limits import LANE_RESULTS_MAX, PARTITIONS_MAX
+from .limits import (
+    FORGOTTEN_PER_COMMAND,
+    LANE_RESULTS_MAX,
+    LANE_RESULTS_MIN,
+    PARTITIONS_MAX,
+    RESULTS_TOTAL,
+)
 from .names import is_topic_name
 from .state import State
 from .values import Lane, LaneKey, Producer, Waiting
@@ -36,7 +43,6 @@ from .values import Lane, LaneKey, Producer, Waiting
 # code, reason, count, first, time, position, detail
 _RESULT: Final = struct.Struct("<BBIqqqq")
 RESULT_BYTES: Final = _RESULT.size
-_KEPT_BYTES: Final = LANE_RESULTS_MAX * RESULT_BYTES
 
 
 def admit(state: State, head: Head) -> Lane | Result:
@@ -105,7 +111,9 @@ def record(state: State, lane: Lane, head: Head, result: Result, ticket: int) ->
     epoch, last, results, waiting = lane
     kept = head.seq - head.done
     if kept > 1:
-        kept = min(kept, LANE_RESULTS_MAX)
+        if kept > LANE_RESULTS_MIN:
+            share = RESULTS_TOTAL // (len(state.lanes.rows) + 1)
+            kept = min(kept, LANE_RESULTS_MAX, max(LANE_RESULTS_MIN, share))
         results = (results + _packed(result))[-kept * RESULT_BYTES :]
     else:  # it waits for one answer at a time
         results = _packed(result)
@@ -177,7 +185,7 @@ def _begin(state: State, head: Head, key: LaneKey) -> LaneKey:
 
 
 def _forget_oldest(state: State) -> None:
-    while len(state.lanes) > state.settings.lanes_max:
+    for _ in range(min(FORGOTTEN_PER_COMMAND, len(state.lanes) - state.settings.lanes_max)):
         key = state.lanes.oldest()
         of_topic = state.lanes_of[key[1]]
         del of_topic[key]

@@ -49,7 +49,9 @@ SOFT_RESERVE_FRACTION = 0.02
 HARD_RESERVE_BYTES = 32 * MIB  # preallocated; what frees space must still be written
 
 LANES_MAX = 100_000  # D4: the least recently applied goes first
-LANE_RESULTS_MAX = 64  # remembered answers of a lane
+LANE_RESULTS_MAX = 64  # remembered answers of a lane; fewer where there are very many lanes
+LANE_RESULTS_MIN = 8  # the fewest
+RESULTS_TOTAL = 500_000  # answers of all lanes, about: 20 MB, at worst 70, however many lanes
 LANE_WAITING_MAX = 64  # batches of a lane waiting for room; 1 with when_full = slot
 IDS_MAX = 10_000  # `id=` window of a topic, in entries
 IDS_TOTAL_MAX = 250_000  # of all topics, which share it: about 400 bytes each
@@ -62,5 +64,6 @@ WRITERS_MAX = 10_000  # of stages, whose last commit is remembered: as many stre
 RUNS_MAX = 2_048  # of a partition: pruning by age or bytes is exact to about a 500th of it
 RUNS_TOTAL = 2_000_000  # of all partitions: 64 MB, however many partitions there are
 RUNS_MIN = 64  # of a partition, even if there are very many
-PRUNED_TOPICS_PER_ITEM = 250  # and as many stages: others wait two milliseconds for them
+PARTITIONS_PER_ITEM = 250  # pruned for their age, and as many for a policy: others wait for them
+FORGOTTEN_PER_COMMAND = 16  # of what a lowered limit leaves too many of: lanes, writers
 ENTRY_FUTURE_US_MAX = 30_000_000  # an entry's time is at most this far past the row's time

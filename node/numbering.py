@@ -17,7 +17,7 @@ from .limits import RUNS_MAX, RUNS_MIN, RUNS_TOTAL
 from .policies import DEFAULT, Policy, whole_spans
 from .rowtime import entry_time
 from .state import EMPTY, State
-from .values import COMMAND_BITS, COMMAND_MASK, PARTITION_BITS, Partition, Topic
+from .values import COMMAND_BITS, COMMAND_MASK, PARTITION_BITS, PARTITION_MASK, Partition, Topic
 
 
 def append(
@@ -34,6 +34,8 @@ def append(
     topic_id, name, policy = topic
     key = topic_id << PARTITION_BITS | partition
     kept, last, latest, total, chunks, tail = state.partitions.rows.get(key, EMPTY)
+    if not last:
+        widen(state, key)
     first = last + 1
     last += count
     total += size
@@ -52,6 +54,12 @@ def append(
     if policy is not DEFAULT:
         hold_to_limits(state, topic, partition, new, effects)
     return first, time
+
+
+def widen(state: State, key: int) -> None:
+    """Something is written to this partition: whoever goes over all of the topic has to come to it."""
+    topic_id, partition = key >> PARTITION_BITS, key & PARTITION_MASK
+    state.widths[topic_id] = max(state.widths.get(topic_id, 0), partition + 1)
 
 
 def hold_to_limits(

@@ -148,6 +148,15 @@ def _decode_known(state: State, row: Row) -> None:
     state.ids.put((topic_id, name), Known(*fields))
 
 
+def _encode_sweep(topic_id: int, partition: int) -> Row:
+    return [topic_id, partition]
+
+
+def _decode_sweep(state: State, row: Row) -> None:
+    topic_id, partition = row
+    state.sweeps.put(topic_id, partition)
+
+
 def _ints(fields: list[Any], count: int) -> list[int]:
     _check(len(fields) == count and all(type(field) is int for field in fields))
     return fields
@@ -199,4 +208,5 @@ FORMS: Final = (
         _encode_known,
         _decode_known,
     ),
+    Form(10, lambda state: state.sweeps, (int, int), _encode_sweep, _decode_sweep),  # 9: runs
 )

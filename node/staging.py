@@ -14,9 +14,11 @@ A commit does not wait for room: it is answered FULL, keeps the stages, and may 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+
 from .commands import Commit, Head, Stage
 from .effects import Code, Effect, Reason, Result
-from .limits import BUNDLE_COMMANDS_MAX
+from .limits import BUNDLE_COMMANDS_MAX, FORGOTTEN_PER_COMMAND
 from .numbering import append
 from .policies import has_room, too_large
 from .state import EMPTY, State
@@ -51,7 +53,7 @@ def stage(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effec
             since,
         ),
     )
-    state.stages_of.setdefault(writer, {})[ticket] = None
+    insort(state.stages_of.setdefault(writer, []), (batch, ticket))
     return Result(
         Code.STAGED, count=count, time=head.time, position=state.position, detail=index_of(ticket)
     )
@@ -86,14 +88,14 @@ def commit(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effe
     state.writers.renew(writer, Writer(batch, count, state.position))
     if len(state.writers) > state.settings.writers_max:
         forget_writers(state)
-    for name in [*state.stages_of.get(writer, ())]:
-        if state.stages.rows[name].batch <= batch:
-            _drop(state, name)
+    of_writer = state.stages_of.get(writer, [])
+    for _, name in of_writer[: bisect_left(of_writer, (batch + 1,))]:
+        _drop(state, name)
     return Result(Code.ORDERED, count=count, position=state.position)
 
 
 def forget_writers(state: State) -> None:
-    while len(state.writers) > state.settings.writers_max:
+    for _ in range(min(FORGOTTEN_PER_COMMAND, len(state.writers) - state.settings.writers_max)):
         state.writers.drop(state.writers.oldest())
 
 
@@ -114,7 +116,9 @@ def derive(state: State) -> None:
     """Builds the index from the table."""
     state.stages_of = {}
     for name, staged in state.stages.rows.items():
-        state.stages_of.setdefault(staged.writer, {})[name] = None
+        state.stages_of.setdefault(staged.writer, []).append((staged.batch, name))
+    for of_writer in state.stages_of.values():
+        of_writer.sort()
 
 
 def _chosen(
@@ -162,7 +166,7 @@ def _full(state: State, chosen: list[tuple[int, Topic, Staged]]) -> Result | Non
 def _drop(state: State, name: int) -> None:
     staged = state.stages.drop(name)
     of_writer = state.stages_of[staged.writer]
-    del of_writer[name]
+    del of_writer[bisect_left(of_writer, (staged.batch, name))]
     if not of_writer:
         del state.stages_of[staged.writer]
 

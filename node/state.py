@@ -17,6 +17,7 @@ appear neither in captures nor in the hash.
     stages       ticket                     oldest                    staging.py
     writers      writer                     least recently committed  staging.py
     ids          topic id, id                                         ids.py
+    sweeps       topic id                   oldest                    sweeping.py
 
 Consumer groups will be one more table, or two, with handlers of their own in the dispatch.
 """
@@ -52,6 +53,7 @@ class State:
     """Changed by `apply` alone.  A fresh one stands before position 1."""
 
     __slots__ = (
+        "budget",
         "capturing",
         "due",
         "ids",
@@ -68,11 +70,13 @@ class State:
         "stages",
         "stages_of",
         "stamps",
+        "sweeps",
         "topics",
         "turn",
         "version",
         "view",
         "waiting",
+        "widths",
         "writers",
     )
 
@@ -93,17 +97,20 @@ class State:
         self.stages: Recent[int, Staged] = Recent()  # by ticket; never renewed
         self.writers: Recent[bytes, Writer] = Recent()
         self.ids: Table[tuple[int, bytes], Known] = Table()
+        self.sweeps: Recent[int, int] = Recent()  # by topic id: the next partition
 
         # Indexes.
         self.names: dict[int, str] = {}  # topic id: name
+        self.widths: dict[int, int] = {}  # topic id: above every partition that was ever written
         self.lanes_of: dict[str, dict[LaneKey, None]] = {}  # topic name: its lanes
         # Topic.key: tickets, oldest first; not a dict, which is slow to find its first again and
         # again, nor a deque, where what is withdrawn from the middle would leave holes for long.
         self.queues: dict[int, OrderedDict[int, None]] = {}
-        self.stages_of: dict[bytes, dict[int, None]] = {}  # writer: tickets
+        self.stages_of: dict[bytes, list[tuple[int, int]]] = {}  # writer: (batch, ticket), sorted
         self.ids_of: dict[int, deque[bytes]] = {}  # topic id: its window, oldest first
         self.due = DueHeap()  # by Topic.key: when the oldest run is too old
 
+        self.budget = 0  # what the item that is being applied may still do of what can wait
         self.capturing = False
 
     def topic(self, name: str) -> Topic | None:

@@ -7,11 +7,11 @@ and created again is another one: it starts at 1, without lanes, ids or policy o
 
 from __future__ import annotations
 
-from . import ids, lanes, policies, waiting
+from . import ids, lanes, policies, sweeping, waiting
 from .commands import Delete, Head, Prune, TopicPolicy
 from .effects import Code, Configured, Created, Deleted, Effect, Reason, Result
 from .names import is_topic_name
-from .numbering import hold_to_limits, note_age, prune
+from .numbering import note_age, prune, widen
 from .policies import DEFAULT, Policy, Unfit
 from .settings import Create
 from .state import EMPTY, State
@@ -70,16 +70,11 @@ def configure(state: State, head: Head, ticket: int, lane: Lane, effects: list[E
             detail=topic.policy.partitions,
             position=state.position,
         )
-    topic = topic._replace(policy=_shared(policy))
-    state.topics.put(name, topic)
     effects.append(Configured(topic.id, name))
-    for partition in range(policy.partitions):
-        key = topic.key(partition)
-        now = state.partitions.rows.get(key)
-        if now is not None:
-            state.due.drop(key)  # a shorter age comes before what was noted
-            hold_to_limits(state, topic, partition, now, effects)
-        waiting.fill(state, topic, partition, effects)
+    if policy != topic.policy:
+        topic = topic._replace(policy=_shared(policy))
+        state.topics.put(name, topic)
+        sweeping.begin(state, topic, effects)
     return Result(Code.ORDERED, detail=topic.id, position=state.position)
 
 
@@ -91,11 +86,13 @@ def delete(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effe
     lanes.drop_of_topic(state, name)
     waiting.drop_of_topic(state, topic, effects)
     ids.drop_of_topic(state, topic)
-    for partition in range(topic.policy.partitions):
+    for partition in range(state.widths.pop(topic.id, 0)):
         key = topic.key(partition)
         state.due.drop(key)
         if key in state.partitions.rows:
             state.partitions.drop(key)
+    if topic.id in state.sweeps.rows:
+        state.sweeps.drop(topic.id)
     state.topics.drop(name)
     del state.names[topic.id]
     effects.append(Deleted(topic.id, name))
@@ -120,9 +117,13 @@ def prune_topic(state: State, head: Head, ticket: int, lane: Lane, effects: list
 def derive(state: State) -> None:
     """Builds the indexes from the tables."""
     state.names = {topic.id: topic.name for topic in state.topics.rows.values()}
+    state.widths = {}
+    for key in state.partitions.rows:
+        widen(state, key)
     for topic in state.topics.rows.values():
         if topic.policy.max_age:
-            for partition in range(topic.policy.partitions):
+            width = state.widths.get(topic.id, 0)
+            for partition in range(state.sweeps.rows.get(topic.id, width)):
                 note_age(state, topic, partition, state.partition(topic.id, partition))
 
 

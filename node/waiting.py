@@ -78,10 +78,13 @@ def no_room(state: State, topic: Topic, batch: Waiting, ticket: int, lane: Lane)
 
 
 def fill(state: State, topic: Topic, partition: int, effects: list[Effect]) -> None:
-    """There may be room: numbers those who wait, as many as fit."""
+    """There may be room: numbers those who wait, as many as fit, and as this item may."""
     key = topic.key(partition)
     queue = state.queues.get(key)
     while queue:
+        if not state.budget:
+            later(state, topic, partition)
+            return
         ticket = next(iter(queue))
         batch = state.waiting.rows[ticket]
         result = number(
@@ -98,8 +101,15 @@ def fill(state: State, topic: Topic, partition: int, effects: list[Effect]) -> N
         )
         if result is None:
             return
+        state.budget -= 1
         _leave(state, key, ticket)
         lanes.settle(state, ticket, batch, result, effects)
+
+
+def later(state: State, topic: Topic, partition: int) -> None:
+    """This partition and those after it are to be looked at, see sweeping.py."""
+    at = state.sweeps.rows.get(topic.id, partition)
+    state.sweeps.put(topic.id, min(at, partition))
 
 
 def withdraw(state: State, ticket: int, effects: list[Effect]) -> None:
@@ -113,7 +123,7 @@ def withdraw(state: State, ticket: int, effects: list[Effect]) -> None:
 
 def drop_of_topic(state: State, topic: Topic, effects: list[Effect]) -> None:
     """The topic is deleted: those who wait are told that there is no such topic."""
-    for partition in range(topic.policy.partitions):
+    for partition in range(state.widths.get(topic.id, 0)):
         for ticket in state.queues.pop(topic.key(partition), ()):
             batch = state.waiting.drop(ticket)
             result = Result(Code.NOT_FOUND, position=state.position)

@@ -177,7 +177,7 @@ def skipped(state: State, own: Turn, topic: str, partition: int) -> Turn:
 def committed(state: State, plain: Turn, a: int, b: int) -> Command:
     """What its writer staged, or some of it, or with something else."""
     writer = WRITERS[a % 2]
-    staged = sorted(state.stages_of.get(writer, ()))
+    staged = sorted(ticket for _, ticket in state.stages_of.get(writer, ()))
     batch = state.stages.rows[staged[-1]].batch if staged else 1 + b
     names = [name for name in staged if state.stages.rows[name].batch == batch]
     if a >= 9:

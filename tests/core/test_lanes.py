@@ -5,7 +5,7 @@ import pytest
 from core.rowkit import ANN, BOB, EVE, Row, altered, answers
 from duckrow.node import makers
 from duckrow.node.effects import Appended, Code, Reason
-from duckrow.node.limits import LANE_RESULTS_MAX
+from duckrow.node.limits import LANE_RESULTS_MAX, RESULTS_TOTAL
 from duckrow.node.makers import Turn
 
 
@@ -293,3 +293,23 @@ def test_what_belongs_in_the_lane_without_a_topic_is_refused_elsewhere() -> None
 
     assert (result.code, result.reason) == (Code.REFUSED, Reason.TOPIC_LANE)
     assert row.produce(seq=3).first == 2
+
+
+def test_where_there_are_very_many_lanes_each_keeps_fewer_answers() -> None:
+    row = Row()
+    lanes = RESULTS_TOTAL // 20
+    row.item(*(row.batch() for _ in range(64)))
+    assert row.produce(seq=1).first == 1, "one lane keeps 64"
+    for start in range(1, lanes, 10_000):
+        pids = [
+            n.to_bytes(16, "little")
+            for n in range(start << 32, min(lanes, start + 10_000) << 32, 1 << 32)
+        ]
+        row.item(*(makers.produce(Turn(pid, 1), "t", b"", 1) for pid in pids))
+
+    row.item(*(row.batch(pid=BOB) for _ in range(64)))
+
+    codes = [row.produce(seq=seq, pid=BOB).code for seq in range(1, 65)]
+    assert codes.count(Code.ORDERED) in (19, 20)
+    assert codes[0] == Code.FORGOTTEN
+    assert row.produce(seq=1).code == Code.ORDERED, "until it brings the next"

@@ -8,7 +8,7 @@ from core.rowkit import BOB, NOW, SECOND, Row
 from duckrow.node import makers
 from duckrow.node.aging import next_due
 from duckrow.node.effects import Answer, Code, Pruned, Reason
-from duckrow.node.limits import PRUNED_TOPICS_PER_ITEM, RUNS_MAX
+from duckrow.node.limits import PARTITIONS_PER_ITEM, RUNS_MAX
 from duckrow.node.runs import CHUNK_RUNS
 
 
@@ -239,14 +239,14 @@ def test_and_its_age_is_that_of_the_end_of_a_span() -> None:
 def test_a_thousand_topics_are_pruned_with_an_item_and_the_rest_with_the_next() -> None:
     extra = 7
     row = Row()
-    names = [f"topic-{n}" for n in range(PRUNED_TOPICS_PER_ITEM + extra)]
+    names = [f"topic-{n}" for n in range(PARTITIONS_PER_ITEM + extra)]
     row.item(*(makers.create(row.turn(), name, {"max_age": SECOND}) for name in names))
     row.item(*(row.batch(name) for name in reversed(names)))
     row.rest()
     first, second = row.tick(5), row.tick()
     pruned = [effect.topic for effect in first + second if isinstance(effect, Pruned)]
 
-    assert len(first) == PRUNED_TOPICS_PER_ITEM
+    assert len(first) == PARTITIONS_PER_ITEM
     assert pruned == names, "those that are due at the same time, in the order of their creation"
 
 
