@@ -90,7 +90,10 @@ class JsonLines:
         self._console = console
 
     def put(self, rows: Sequence[Row]) -> None:
-        self._console.out.write("".join([f"{to_json(row)}\n" for row in rows]).encode())
+        self.put_lines("".join([f"{to_json(row)}\n" for row in rows]))
+
+    def put_lines(self, lines: str) -> None:
+        self._console.out.write(lines.encode())
         self._console.out.flush()
 
     def close(self) -> None:

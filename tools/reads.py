@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from .command import Args, option, whole
 from .console import Console
 from .moments import read_after
-from .output import Output, Template, Values, output_of
-from .rows import ENTRY_COLUMNS, ENTRY_FIELDS, entry_rows
+from .output import JsonLines, Output, Template, Values, output_of
+from .rows import ENTRY_COLUMNS, ENTRY_FIELDS, entry_rows, json_lines
 
 if TYPE_CHECKING:
     from duckrow import Entries
@@ -65,5 +65,7 @@ def put(entries: Entries, output: Output, console: Console) -> None:
     for batch in entries.batches:
         if isinstance(output, Values):
             output.put_values(batch.columns.value_list(batch.lo, batch.hi))
+        elif isinstance(output, JsonLines):
+            output.put_lines(json_lines(batch))
         else:
             output.put([*entry_rows(batch)])

@@ -15,7 +15,7 @@ from duckrow.node.entries import Batch
 from duckrow.node.errors import Refused
 from duckrow.tools.console import Console
 from duckrow.tools.output import Table, Template, Values, output_of
-from duckrow.tools.rows import ENTRY_COLUMNS, ENTRY_FIELDS, Row, cell, entry_rows
+from duckrow.tools.rows import ENTRY_COLUMNS, ENTRY_FIELDS, Row, cell, entry_rows, json_lines
 
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=4)
 NOON = 1_795_003_200_000_000
@@ -24,9 +24,13 @@ NOON = 1_795_003_200_000_000
 def entry_row(
     value: bytes = b"one", key: bytes | None = None, headers: list[tuple[str, bytes]] | None = None
 ) -> Row:
-    body = columns.encode([value], keys=None if key is None else [key], headers=[headers])
-    (row,) = entry_rows(Batch("rides", 2, 7, NOON, b"\1" * 16, columns.decode(body)))
+    (row,) = entry_rows(batch_of(value, key, headers))
     return row
+
+
+def batch_of(value: bytes, key: bytes | None, headers: list[tuple[str, bytes]] | None) -> Batch:
+    body = columns.encode([value], keys=None if key is None else [key], headers=[headers])
+    return Batch("rides", 2, 7, NOON, b"\1" * 16, columns.decode(body))
 
 
 def out(console: Console) -> bytes:
@@ -82,6 +86,16 @@ def test_json_lines_give_back_every_byte(
         if field == "headers"
     }
     assert found == {(name, each.decode()) for name, each in headers if is_text(each)}
+
+
+@given(st.binary() | st.text().map(str.encode), st.none() | st.binary(max_size=4), HEADERS)
+def test_the_quick_way_to_json_lines_gives_the_same_text(
+    value: bytes, key: bytes | None, headers: list[tuple[str, bytes]]
+) -> None:
+    console = console_of()
+    output_of(console, None, ENTRY_FIELDS).put([entry_row(value, key, headers)])
+
+    assert json_lines(batch_of(value, key, headers)).encode() == out(console)
 
 
 def is_text(value: bytes) -> bool:
