@@ -42,7 +42,9 @@ PLANTED = _bugs(
             "sync_error_ignored",
             "a failed sync ends the process",
             "node/writing.py",
-            '            raise self.fail("a sync", error) from error',
+            '            failed = self.fail("a sync", error)\n'
+            "            await leave_doubt(self._disk)\n"
+            "            raise failed from error",
             "            pass",
         ),
         (
@@ -161,8 +163,8 @@ PLANTED = _bugs(
             "folders_not_synced",
             "a new node's folders are durable before anything is answered",
             "node/alone.py",
-            "    await env.disk.sync_names()",
-            "    pass",
+            "        await disk.sync_names()",
+            "        pass",
         ),
         (
             "snapshot_ahead_of_the_row",
