@@ -61,6 +61,12 @@ class Administrator:
 
     async def make_room(self) -> None:
         """All that was ever acknowledged goes."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._client.run)
+            await self._prune_all()
+            nursery.cancel_scope.cancel()
+
+    async def _prune_all(self) -> None:
         for topic in self._plan.topics:
             for partition in range(topic.partitions):
                 made = [p for p in self._seen.history.produces if p.key == (topic.name, partition)]

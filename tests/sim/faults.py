@@ -147,14 +147,17 @@ class Fate:
                 await trio.sleep(hold)
             case "write-error":
                 media.write_eio = 1
+                self._seen.doubted |= self._plan.level != FSYNC
                 await trio.sleep(hold)
                 media.write_eio = 0
             case "names-error":
                 media.names_eio = 1
+                self._seen.doubted |= self._plan.level != FSYNC
                 await trio.sleep(hold)
                 media.names_eio = 0
             case "sync-error":
                 media.sync_eio = 1
+                self._seen.doubted |= self._plan.level != FSYNC
                 await trio.sleep(hold)
                 if not media.sync_eio and not host.alive and rng.random() < 0.5:
                     self._evict()

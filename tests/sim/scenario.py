@@ -3,16 +3,13 @@
     result = run_seed(7)
     assert result.ok, result
 
-What is looked at while it runs: every item that any life of the node applies is the same item, with
-the same digest, as any earlier life applied at that position, and the state's hash at a position is
-always the same.  At the end the faults stop; within a few calm seconds everybody must get on, and
+What is looked at while it runs is in watch.py.  At the end the faults stop; within a few calm seconds everybody must get on, and
 the history is checked.
 """
 
 from __future__ import annotations
 
 import time
-from math import inf
 
 import attrs
 import trio
@@ -20,13 +17,11 @@ import trio
 from checker import Content, check
 from checker.history import Report
 from duckrow.node.alone import Options, open_node
-from duckrow.node.capture import state_hash
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, Damaged, DiskFailed, DuckrowError, Full
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.reading import Pull
-from duckrow.node.row import Item
 from duckrow.node.storeoptions import StoreOptions
 
 from .administrator import Administrator
@@ -35,12 +30,14 @@ from .faults import Fate
 from .plan import Plan, drawn
 from .service import batches_of, serve
 from .stager import Stager
+from .watch import Watch
 from .workload import NODE, Consumer, Observed, Producer
 from .world import World
 
 # How a node may end by itself: its disk has failed, or is too full to begin.
 ENDS = (DiskFailed, Full, OSError)
-HASH_EVERY = 64  # items
+SQUEEZED_BYTES = 200 * 1024  # so much is on the disk, at least, before it is made to run full
+ROOM_SECONDS = 60.0
 
 
 @attrs.define
@@ -107,9 +104,7 @@ class _Run:
         self.world, self.plan = world, plan
         self.seen = Observed(plan)
         self.node: Keeper | None = None
-        self.items: dict[int, int] = {}  # crc of the item at each position
-        self.hashes: dict[int, bytes] = {}
-        self.lineage = 0
+        self.watch = Watch(world, self.seen)
         self.stopping = trio.Event()  # the node is to end in order
 
     async def main(self, world: World) -> None:
@@ -163,14 +158,16 @@ class _Run:
                 scrub_seconds=0,  # so that a deadlock is seen, instead of the years going by
             ),
             housekeeping=HousekeepingOptions(
-                snapshot_items=plan.snapshot_items, snapshot_bytes=1 << 20
+                snapshot_items=plan.snapshot_items,
+                snapshot_bytes=1 << 20,
+                followable_bytes=plan.segment_bytes,
             ),
         )
         opened = False
         try:
             async with open_node(env, options) as node:
                 opened = True
-                self._watch(node)
+                self.watch.attach(node)
                 self.node = node
                 async with trio.open_nursery() as nursery:
                     await nursery.start(serve, env, node)
@@ -182,84 +179,12 @@ class _Run:
             self.seen.refused = str(error)
             self.world.note("refused")
 
-    def _watch(self, node: Keeper) -> None:
-        """Looks at each item when it was applied, before anybody else does."""
-        note = node.on_progress
-        self._note_lineage(node)
-        self._note_end(node)
-        self._compare_hash(node)
-
-        def applied(item: Item) -> None:
-            known = self.items.setdefault(item.position, item.crc)
-            if known != item.crc:
-                self.seen.problems.append(
-                    f"row-changed: position {item.position} was {known:08x} and is {item.crc:08x}"
-                )
-            if item.position % HASH_EVERY == 0:
-                self._compare_hash(node)
-                self._note_covered(node)
-                self._look_at_queues(node)
-            note(item)
-
-        node.on_progress = applied
-
-    def _note_lineage(self, node: Keeper) -> None:
-        seen = self.seen
-        lineage = node.state.view.lineage if node.state.view is not None else 0
-        if seen.ambiguous or (seen.lossy and lineage != self.lineage):
-            # What a loss of power took, others may now have in its place; the lineage says so.
-            self.items.clear()
-            self.hashes.clear()
-        elif lineage != self.lineage and self.lineage and not seen.flips:
-            seen.problems.append("lineage: there is a new one, and nothing can be lost")
-        self.lineage = lineage
-        seen.fresh, seen.ambiguous = None, False
-
-    def _note_end(self, node: Keeper) -> None:
-        """Damage may end the row: from then on it takes nothing, and never goes on."""
-        broken, seen = node.row.broken, self.seen
-        if broken is not None and seen.history.broken == inf:
-            seen.history.broken = trio.current_time()
-            self.world.note("broken")
-            if not seen.wild:
-                seen.problems.append(f"broken: {broken}, and nothing that it needs was damaged")
-        elif broken is None and seen.history.broken < inf:
-            seen.problems.append("broken: the row had ended, and goes on")
-
-    def _look_at_queues(self, node: Keeper) -> None:
-        """The first of those who wait does not fit; else it would not wait."""
-        state = node.state
-        for queue in state.queues.values():
-            batch = state.waiting.rows[next(iter(queue))]
-            topic = state.topics.rows[batch.topic]
-            now, policy = state.partition(topic.id, batch.partition), topic.policy
-            count = now.last - now.first + 1 + batch.entries
-            if not (policy.max_entries and count > policy.max_entries) and not (
-                policy.max_bytes and now.size + batch.size > policy.max_bytes
-            ):
-                self.seen.problems.append(f"waits-with-room: {batch.topic}/{batch.partition}")
-
-    def _compare_hash(self, node: Keeper) -> None:
-        value = state_hash(node.state)
-        if self.hashes.setdefault(node.state.position, value) != value:
-            self.seen.problems.append(f"state-differs: at position {node.state.position}")
-
-    def _note_covered(self, node: Keeper) -> None:
-        names = self.world.hosts[NODE].media.paths()
-        snapshots = sorted(name for name in names if name.startswith("state/snapshot-"))
-        if snapshots:
-            below = int(snapshots[0].removeprefix("state/snapshot-"))
-            self.seen.covered = {
-                f"{info.number:08d}.seg"
-                for info in node.row.store.segments()
-                if info.sealed and info.last < below
-            }
-
     async def _end(self, fate: Fate) -> None:
         """Calm: everybody gets on; then the node restarts, and holds what it held before."""
         fate.calm()
         history = self.seen.history
         await trio.sleep(0.5)
+        await self._squeeze()
         fate.calm()
         began = trio.current_time() + 1.0
         self.seen.calm_since = began
@@ -285,6 +210,41 @@ class _Run:
         self._forgive_age()
         if self.seen.refused:
             history.finals.clear()
+
+    async def _squeeze(self) -> None:
+        """The disk runs full, and nobody makes it larger: who prunes gets the space back."""
+        plan, media = self.plan, self.world.hosts[NODE].media
+        most = SQUEEZED_BYTES + 4 * plan.segment_bytes  # of which so much can always go
+        if "disk-full" not in plan.faults or self.seen.ended or media.used < most:
+            return
+        media.capacity = media.used + 8 * 1024
+        await trio.sleep(3.0)
+        if self.seen.ended:
+            return
+        self.world.note("squeeze", self._disk_state())
+        done = trio.Event()
+
+        async def make_room(env: Env) -> None:
+            await Administrator(env, self.seen).make_room()
+            done.set()
+
+        self.world.start("room", make_room)
+        with trio.move_on_after(ROOM_SECONDS):
+            await done.wait()
+            while self._disk_state() != "ok":
+                await trio.sleep(0.1)
+            return
+        if not self.seen.ended:
+            self.seen.problems.append(
+                f"no-room: the disk is {self._disk_state()!r}, although all was pruned"
+                if done.is_set()
+                else "no-room: nothing can be pruned"
+            )
+
+    def _disk_state(self) -> str:
+        node = self.node
+        alive = node is not None and self.world.hosts[NODE].alive
+        return node.row.status().disk if node is not None and alive else "down"
 
     def _take_calm(self, began: float) -> None:
         if not self.seen.ended:

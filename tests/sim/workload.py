@@ -40,6 +40,7 @@ class Observed:
         self.wild = False  # damage went where it may end the row, or stop the node from starting
         self.refused = ""  # why the node does not start: damage
         self.fresh: str | None = None  # the open segment was damaged since the last start
+        self.doubted = False  # a sync failed, below level fsync: answered entries may be gone
         self.ambiguous = False  # the power failed before anybody could see that damage
         self.troubled = False  # reads have failed: entries may have been told to be damaged
         self.snapshot_gone = False

@@ -40,7 +40,15 @@ from .stream import SimStream
 from .trace import Trace
 
 T = TypeVar("T")
+
+
+class SimLivelock(Exception):
+    """Raised when tasks run and run, and time stands still."""
+
+
 Program = Callable[[Env], Awaitable[object]]
+
+STEPS_AT_ONCE = 300_000  # without time going on: more than any work takes that comes to an end
 
 _label: contextvars.ContextVar[str] = contextvars.ContextVar("label", default="-")
 
@@ -296,9 +304,15 @@ class _Steps(Order):
         super().__init__(world.seed)
         self.tasks = _Tasks(world.trace)
         self._world, self._add, self._numbers = world, world.trace.add, self.tasks.numbers
+        self._now, self._since = -1.0, 0  # the moment, and the steps before it
 
     def shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
-        self._world.steps += len(batch)
+        world = self._world
+        world.steps += len(batch)
+        if world.clock.now != self._now:
+            self._now, self._since = world.clock.now, world.steps
+        elif world.steps - self._since > STEPS_AT_ONCE:
+            raise SimLivelock(f"tasks go on for ever at {self._now:.6f} s: {batch[0].name}")
         if len(batch) > 1:
             super().shuffle(batch)
             for task in reversed(batch):
