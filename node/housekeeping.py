@@ -189,10 +189,15 @@ class Housekeeping:
             return True
         if await self._keeper.row.use_reserve() and await self.snapshot():
             return True
-        if len(snapshots.whole) < KEPT:
-            return False
-        await snapshots.forget(snapshots.whole[0])
-        return await self.snapshot()
+        if len(snapshots.whole) == KEPT:
+            await snapshots.forget(snapshots.whole[0])
+            if await self.snapshot():
+                return True
+        # Not one block is free.  The row behind the only snapshot may go, if that can be read.
+        if self._released < max(snapshots.whole, default=0) and await snapshots.look_again():
+            self._released = snapshots.whole[-1]
+            return True
+        return False
 
     async def _tidy(self) -> None:
         """Gives back what nobody can read any more."""

@@ -199,6 +199,14 @@ class Snapshots:
             int(name.removeprefix("snapshot-")) for name in names if name.startswith("snapshot-")
         ]
 
+    async def look_again(self) -> bool:
+        """Whether the newest of those that can be relied on still is as it was written."""
+        try:
+            decode(await self._read(_name(self.whole[-1])))
+        except (Corrupt, OSError):
+            return False
+        return True
+
     async def forget(self, position: int) -> None:
         """For one that is not needed, or turned out not to belong to this row."""
         self.whole = [each for each in self.whole if each != position]

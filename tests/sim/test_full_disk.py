@@ -134,6 +134,35 @@ def test_wherever_the_disk_ends_while_the_node_works_it_goes_on(blocks: int) -> 
     run(machine, work, options(32 * KIB))
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_without_one_free_block_the_only_snapshot_is_relied_on_if_it_can_be_read(
+    damaged: bool,
+) -> None:
+    machine = Machine(24)
+
+    async def work(node: Keeper) -> None:
+        producer = Producer(node)
+        for _ in range(48):
+            await producer.produce("t", [bytes(12_000)])
+        machine.media.capacity = machine.media.used + 5 * BLOCK
+        while not await is_refused(node):
+            pass
+        await trio.sleep(1)
+        machine.media.capacity = machine.media.used
+        (only,) = [path for path in machine.media.paths() if path.startswith("state/")]
+        if damaged:
+            machine.media.flip(only)
+        before = len(node.row.store.segments())
+        await make_room(node, "pruned")
+        await trio.sleep(PATIENCE)
+        if damaged:
+            assert len(node.row.store.segments()) == before
+        else:
+            assert not await is_refused(node)
+
+    run(machine, work, options(64 * KIB))
+
+
 def test_a_restart_in_the_middle_of_it_does_not_matter() -> None:
     machine = Machine()
 
