@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from .planted_rare import RARE
 from .planting import Change, Planted
 
 
@@ -42,9 +43,10 @@ PLANTED = _bugs(
             "sync_error_ignored",
             "a failed sync ends the process",
             "node/writing.py",
-            '            failed = self.fail("a sync", error)\n'
-            "            await leave_doubt(self._disk)\n"
-            "            raise failed from error",
+            """\
+            failed = self.fail("a sync", error)
+            await leave_doubt(self._disk)
+            raise failed from error""",
             "            pass",
         ),
         (
@@ -173,6 +175,7 @@ PLANTED = _bugs(
             "            await settle()\n",
             "",
         ),
+        *RARE,
     ]
 )
 
