@@ -47,6 +47,10 @@ def header(text: str) -> tuple[str, bytes]:
 
 
 def run(args: Args, console: Console) -> int:
+    if args.topic is None and args.topic_field is None:
+        raise UsageError("which topic? (see duckrow produce --help)")
+    if args.topic_field is not None and args.topic is not None:
+        args.topic, args.value = None, [args.topic, *args.value]  # all of them are entries
     single = len(args.value) == 1 and args.value != ["-"]
     if (args.id is not None or args.expect_last is not None) and not (single or args.file):
         raise UsageError("--id and --expect-last are for one entry: give one VALUE, or --file")
@@ -59,13 +63,14 @@ def run(args: Args, console: Console) -> int:
     end = b"\0" if args.zero else b"\n"
     typed = console.interactive and not args.value and args.file is None
     chunks = (
-        _typed(args.topic, console)
+        _typed(args.topic or "the topic in its field", console)
         if typed
         else chunks_of(args.value, args.file, console.stdin, end)
     )
     with client_of(args, console) as client, console.progress("produced") as progress:
         for chunk in _paced(chunks, args.rate, console):
-            output.put(_produced(client, args, chunk))
+            for topic, values in _by_topic(args, chunk).items():
+                output.put(_produced(client, topic, args, values))
             progress.add(len(chunk))
         client.flush()
     output.close()
@@ -102,7 +107,24 @@ def _paced(
             due = max(due, console.now() - 1.0) + 1 / rate
 
 
-def _produced(client: Client, args: Args, values: Sequence[bytes]) -> list[Row]:
+def _by_topic(args: Args, chunk: list[bytes]) -> dict[str, list[bytes]]:
+    """With --topic-field each entry says where it goes; those of a topic keep their order."""
+    if args.topic_field is None:
+        return {args.topic: chunk}
+    found: dict[str, list[bytes]] = {}
+    for line in chunk:
+        fields = line.split(b"\t")
+        if len(fields) <= args.topic_field - 1 or len(fields) < 2:
+            raise UsageError(
+                f"--topic-field {args.topic_field}: {line[:60]!r} has {len(fields)} fields, "
+                "with tabs between them"
+            )
+        topic = fields.pop(args.topic_field - 1).decode(errors="replace")
+        found.setdefault(topic, []).append(b"\t".join(fields))
+    return found
+
+
+def _produced(client: Client, topic: str, args: Args, values: Sequence[bytes]) -> list[Row]:
     """The entries' rows, in the order of their numbers."""
     key = None if args.key is None else args.key.encode(errors="surrogateescape")
     alone: dict[str, Any] = {"partition": args.partition, "wait": args.wait}
@@ -110,7 +132,7 @@ def _produced(client: Client, args: Args, values: Sequence[bytes]) -> list[Row]:
     if args.wait == "accepted" or args.id is not None or args.expect_last is not None:
         receipts = [
             client.produce(
-                args.topic,
+                topic,
                 value,
                 key=key,
                 headers=headers,
@@ -122,19 +144,16 @@ def _produced(client: Client, args: Args, values: Sequence[bytes]) -> list[Row]:
         ]
         if args.wait == "accepted":
             return [{"receipt": str(receipt)} for receipt in receipts]
-        return [
-            _row(args.topic, r.partition, r.number, r.time) if r else _row(args.topic)
-            for r in receipts
-        ]
+        return [_row(topic, r.partition, r.number, r.time) if r else _row(topic) for r in receipts]
     many = client.produce_many(
-        args.topic,
+        topic,
         values,
         keys=None if key is None else [key] * len(values),
         headers=None if headers is None else [headers] * len(values),
         **alone,
     )
     if args.wait == "none":
-        return [_row(args.topic)] * len(values)
+        return [_row(topic)] * len(values)
     return [row for run in many.runs for row in _rows(run)]
 
 
@@ -159,7 +178,7 @@ COMMANDS: Final = (
         "Put entries into a topic",
         run,
         (
-            option("topic", said="where they go; it is made if it is not there"),
+            option("topic", said="where they go; it is made if it is not there", many="?"),
             option("value", said="an entry each; - stands for the lines of stdin", many="*"),
             option("--key", "-k", said="of all these entries: the same key, the same partition"),
             option("--partition", "-p", said="which one", kind=whole(0)),
@@ -181,6 +200,13 @@ COMMANDS: Final = (
             ),
             option("--rate", metavar="R", kind=rate, said="at most so many entries a second"),
             option("--file", "-f", said="the whole file is one entry; - is stdin"),
+            option(
+                "--topic-field",
+                metavar="N",
+                kind=whole(1),
+                said="the field of an entry, between tabs, that names its topic; then there is no "
+                "TOPIC before the entries",
+            ),
             option("-0", "--zero", switch=True, said="stdin is separated by NULs, not lines"),
             option(
                 "--template",
@@ -193,6 +219,7 @@ COMMANDS: Final = (
             "seq 1000 | duckrow produce numbers --template '{number}'",
             "duckrow produce rides --key bus-7 --header line=7 'left the depot'",
             "find . -name '*.toml' -print0 | duckrow produce -0 files",
+            "printf 'rides\\tone\\nlogs\\ttwo\\n' | duckrow produce --topic-field 1",
             "duckrow produce orders 'one coffee' --id order-17",
             "duckrow produce pictures --file /etc/hostname",
             "duckrow produce rides later --wait accepted",

@@ -147,6 +147,20 @@ def test_an_expected_last_number_that_is_not_it_is_refused(sh: Shell, topic: str
     assert sh.values(topic) == ["one"]
 
 
+def test_a_field_of_an_entry_may_name_its_topic(sh: Shell, topic: str) -> None:
+    lines = f"{topic}\tone\n{topic}.2\ttwo\tand\n{topic}\tthree\n"
+    assert sh("produce --topic-field 1", lines.encode()).code == 0
+    assert sh(f"produce --topic-field 2 'four\t{topic}' 'five\t{topic}.2'").code == 0
+
+    assert sh.values(topic) == ["one", "three", "four"]
+    assert sh.values(f"{topic}.2") == ["two\tand", "five"]
+
+
+@pytest.mark.parametrize("words", ["", "--topic-field 1 x", "--topic-field 3 'x\ty'"])
+def test_without_a_topic_nothing_is_produced(words: str, sh: Shell) -> None:
+    assert sh(f"produce {words}").code == 2
+
+
 @pytest.mark.parametrize("words", ["a b --id x", "--id x", "a b --expect-last 1", "- --id x"])
 def test_what_names_one_entry_wants_one(words: str, sh: Shell, topic: str) -> None:
     assert sh(f"produce {topic} {words}", b"one\ntwo\n").code == 2
