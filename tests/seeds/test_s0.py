@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 
+import duckrow as library
 from core.rowkit import Row
 from duckrow.node.apply import apply
 from duckrow.node.capture import state_hash
@@ -22,6 +23,7 @@ from duckrow.node.entries import Entries, entries_of
 from duckrow.node.errors import Full, Refused
 from duckrow.node.state import State
 from seeds.kit import SECOND, Node, Turns, alone
+from seeds.shell import shell
 from sim.alone import EPOCH_US, Machine
 
 
@@ -540,3 +542,14 @@ def test_s0_38_who_begins_at_the_last_entry_gets_only_what_is_new() -> None:
         assert news == [b"new", b"newer"]
 
     alone(Machine(), main)
+
+
+def test_s0_5_every_connection_has_a_record_with_who_it_is() -> None:
+    """Role and topics are of groups; there are no roles: a client does either."""
+    with shell() as sh, library.connect(sh.url, name="publisher 1") as publisher:
+        publisher.produce("news", b"one")
+        records = {row["name"]: row for row in sh.rows("client ls")}
+
+    assert records["publisher 1"]["id"] != records["duckrow"]["id"]
+    assert records["publisher 1"]["pid"] == records["duckrow"]["pid"]
+    assert records["publisher 1"]["requests"] >= 1

@@ -13,6 +13,7 @@ import trio
 from duckrow.node.entries import entries_of
 from duckrow.node.errors import Damaged
 from seeds.kit import Node, alone, dying
+from seeds.shell import shell
 from seeds.shop import shop, visit
 from sim.alone import Machine
 
@@ -151,3 +152,14 @@ def test_s1_27_one_producer_one_consumer_one_topic_and_the_message_is_the_same()
         assert [value.decode() for value in received] == ["a message, ünd a snowman ☃"]
 
     alone(Machine(), main)
+
+
+def test_s1_14_the_topics_are_listed_with_what_they_hold() -> None:
+    with shell() as sh:
+        sh("topic new orders --partitions 2")
+        sh("produce news one two")
+        rows = sh.rows("topic ls")
+
+    assert [(row["topic"], row["partitions"], row["entries"]) for row in rows] == (
+        [("news", 1, 2), ("orders", 2, 0)]
+    )

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
+import logging
 import random
+import re
 from pathlib import Path
 
 import pytest
 
+from clikit import console_of
 from duckrow.node import columns, makers
 from duckrow.node.commands import PID_BYTES, Command
 from duckrow.node.effects import Code
 from duckrow.node.errors import Corrupt, Damaged
+from duckrow.tools.cli import run
+from duckrow.tools.console import progress_line
+from duckrow.tools.logs import Json, Text
 from seeds.kit import Node, alone
+from seeds.shell import shell
 from sim.alone import Machine
 from sim.park import SimCrashed
 
@@ -165,3 +173,46 @@ def test_s3_19_whenever_the_node_dies_a_publisher_that_sends_again_is_stored_onc
             break
 
     assert 20 < deaths == point - 1
+
+
+def test_s3_13_on_a_terminal_one_publishes_by_hand() -> None:
+    with shell() as sh:
+        done = sh("produce news", "one\ntwo\n", terminal=True)
+
+        assert done.err.count("news> ") == 3
+        assert [line.split()[2] for line in done.lines] == ["NUMBER", "1", "2"]
+        assert sh("pull news -o value").lines == ["one", "two"]
+
+
+def test_s3_14_one_run_publishes_to_several_topics() -> None:
+    with shell() as sh:
+        sh("produce --topic-field 1", "news\tone\nsport\ttwo\nnews\tthree\n")
+
+        assert sh("pull news -o value").lines == ["one", "three"]
+        assert sh("pull sport -o value").lines == ["two"]
+
+
+def test_s3_17_logs_are_coloured_for_people_and_json_for_machines() -> None:
+    event = logging.LogRecord("duckrow", logging.INFO, "", 1, "joined name=%s", ("m2",), None)
+    coloured = Text(True, colour=True).format(event)
+
+    assert re.sub(r"\033\[[\d;]*m", "", coloured).endswith(" info joined name=m2")
+    assert coloured.count("\033[") > 4
+    assert json.loads(Json().format(event))["name"] == "m2"
+
+
+def test_s3_20_a_publisher_keeps_a_rate_and_tells_its_progress_on_one_line() -> None:
+    time, waited = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        time[0] += seconds
+
+    with shell() as sh:
+        words = ["produce", "news", "--rate", "2", "--url", sh.url]
+        console = console_of(b"1\n2\n3\n4\n", now=lambda: time[0])
+        console.sleep = sleep
+        assert run(words, console) == 0
+
+    assert waited == [0.5, 0.5, 0.5]
+    assert "\n" not in progress_line("produced", 50, 200, 2.0)

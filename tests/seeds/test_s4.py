@@ -15,6 +15,7 @@ from duckrow.node.cursors import FIRST, LAST, After, Back, Cursor
 from duckrow.node.env import Env
 from duckrow.node.errors import Full, Refused, Timeout
 from seeds.kit import SECOND, Node, Turns, alone, dying
+from seeds.shell import shell
 from seeds.shop import shop, visit
 from sim.alone import EPOCH_US, Machine
 
@@ -282,3 +283,20 @@ def test_s4_35_a_node_stops_at_once_however_much_nobody_has_read() -> None:
         assert sorted(await node.values("t")) == sorted(b"waits %d" % n for n in range(50))
 
     alone(machine, look)
+
+
+def test_s4_27_doctor_trace_and_why_tell_what_is_going_on() -> None:
+    """As far as one node goes: `trace` will show all of them."""
+    with shell() as sh:
+        sh("topic new jobs --max-entries 1 --when-full reject")
+        sh("produce jobs one")
+
+        assert {row["check"] for row in sh.rows("doctor")} >= {"program", "configuration", "node"}
+        assert sh("trace jobs 1").document["state"] == "there"
+        assert "what comes is refused" in sh("why jobs").text
+
+
+def test_s4_31_a_node_is_a_server_of_its_own() -> None:
+    with shell() as sh:
+        assert sh("produce news one").code == 0
+        assert sh("status").document["active"]
