@@ -124,8 +124,8 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """It is owed answers, or has not taken them."""
-        return bool(self._open or self._output.bytes)
+        """It is owed answers, or has not taken them; to a node that stops, reads end soon."""
+        return bool(self._open or self._output.bytes or len(self._reads))
 
     def flush(self) -> None:
         self._output.flush()

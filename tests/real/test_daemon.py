@@ -1,0 +1,367 @@
+"""The daemon as a process: how it starts, who gets in, how it ends, what is left when it is killed."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import duckrow
+from duckrow.node import columns, makers, requests
+from duckrow.node.commands import PID_BYTES
+from duckrow.node.effects import Code
+from duckrow.node.requests import Ask, Outcome, Verb
+
+from .daemonkit import SECONDS, Daemon, Wire, daemon, metrics
+
+PID = b"d" * PID_BYTES
+
+
+def order(wire: Wire, seq: int, value: bytes = b"v", topic: str = "t") -> int:
+    command = makers.produce(makers.Turn(PID, seq, 1, seq - 1), topic, columns.encode([value]), 1)
+    return wire.send(Verb.ORDER, command.head, False, body=command.body)
+
+
+# -- starting -------------------------------------------------------------------------------
+
+
+def test_the_second_process_of_a_folder_touches_nothing(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running:
+        before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+        second = Daemon(tmp_path, "--listen", f"unix:{tmp_path}/other.sock")
+        assert second.end() == 1
+        assert str(running.process.pid) in second.said[-1]
+        assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+        with Wire(str(running.socket)) as wire:
+            assert wire.ask(Verb.TOPICS) == [[], False]
+
+
+def test_a_socket_that_a_killed_node_left_is_taken_over(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running:
+        running.end(signal.SIGKILL)
+        assert running.socket.is_socket()
+    with daemon(tmp_path) as running, Wire(str(running.socket)):
+        assert running.socket.stat().st_mode & 0o777 == 0o600
+        running.end(signal.SIGTERM)
+        assert not running.socket.exists()
+
+
+def test_a_socket_where_somebody_listens_is_left_alone(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "node.sock"))
+        other.listen()
+        running = Daemon(tmp_path)
+        assert running.end() == 1
+        assert "another process listens there" in running.said[-1]
+    assert (tmp_path / "node.sock").exists()
+
+
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "node.sock").write_text("mine")
+    running = Daemon(tmp_path)
+
+    assert running.end() == 1
+    assert (tmp_path / "node.sock").read_text() == "mine"
+
+
+def test_whoever_started_it_is_told_that_it_is_ready_and_that_it_stops(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(str(tmp_path / "notify"))
+        supervisor.settimeout(SECONDS)
+        with daemon(tmp_path, NOTIFY_SOCKET=str(tmp_path / "notify")) as running:
+            assert supervisor.recv(100) == b"READY=1"
+            running.process.send_signal(signal.SIGTERM)
+            assert supervisor.recv(100) == b"STOPPING=1"
+            assert running.end() == 0
+
+
+def test_told_to_stop_before_it_is_ready_it_stops(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running, duckrow.connect(running.url) as row:
+        row.produce_many("t", [b"x" * 100] * 50_000)
+        running.end(signal.SIGKILL)
+    again = Daemon(tmp_path)
+    while (tmp_path / "data" / "row" / "lock").read_text() != str(again.process.pid):
+        assert again.process.poll() is None
+    code = again.end(signal.SIGTERM)
+    assert code in (0, -signal.SIGTERM), again.said
+    assert "Traceback" not in "".join(again.said)
+    with daemon(tmp_path) as running, duckrow.connect(running.url) as row:
+        assert row.topic("t").partitions[0].last == 50_000
+
+
+# -- who gets in ------------------------------------------------------------------------------
+
+
+def test_the_node_knows_who_is_at_the_other_end_of_its_socket(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running, Wire(str(running.socket)) as wire:
+        (each,), _ = wire.ask(Verb.CLIENTS)
+
+    assert (each["uid"], each["pid"], each["name"]) == (os.getuid(), os.getpid(), "wire")
+
+
+def test_over_tcp_the_token_is_asked_for_and_on_the_socket_it_is_not(tmp_path: Path) -> None:
+    words = ("--listen", "tcp://127.0.0.1:0", "--set", "node.token=sesame")
+    with daemon(tmp_path, *words) as running:
+        address = "127.0.0.1", running.port()
+        with Wire(str(running.socket)), Wire(address, token="sesame"):
+            pass
+        for token in ("", "open"):
+            with Wire(address, hello=False) as wire:
+                wire.send(Verb.HELLO, requests.VERSION, "x", token, {})
+                _, outcome, fields, _ = wire.answer()
+                assert (outcome, fields[0]) == (Outcome.FAILED, "refused")
+                with pytest.raises(EOFError):
+                    wire.answer()
+        assert running.end(signal.SIGTERM) == 0
+    assert "sesame" not in "".join(running.said)
+
+
+def test_there_are_as_many_clients_as_there_are_files(tmp_path: Path) -> None:
+    limited = (
+        "sh",
+        "-c",
+        'ulimit -n 300 && exec "$@"',
+        "-",
+        sys.executable,
+        "-m",
+        "duckrow.tools.cli",
+    )
+    running = Daemon(tmp_path, program=limited)
+    with running.process:
+        try:
+            running.ready()
+            wires = [Wire(str(running.socket)) for _ in range(300 - 256)]
+            with Wire(str(running.socket), hello=False) as more:
+                assert more.answer()[2][0] == "no-quorum"
+            wires.pop().socket.close()
+            assert wires[0].ask(Verb.TOPICS) == [[], False]
+            for wire in wires:
+                wire.socket.close()
+        finally:
+            running.process.kill()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"GET / HTTP/1.1\r\n\r\n", bytes(5000), b"\xff" * 5000, b"\x05"]
+)
+def test_garbage_is_answered_with_a_reason_or_the_end(tmp_path: Path, garbage: bytes) -> None:
+    with daemon(tmp_path) as running:
+        with Wire(str(running.socket), hello=False) as wire:
+            wire.socket.sendall(garbage)
+            wire.socket.shutdown(socket.SHUT_WR)
+            with pytest.raises(EOFError):
+                while True:
+                    assert wire.answer()[1] == Outcome.FAILED
+        with Wire(str(running.socket)) as wire:
+            assert wire.ask(Verb.STATUS)[0]["clients"] == 1
+
+
+# -- ending -----------------------------------------------------------------------------------
+
+
+def test_told_to_stop_it_answers_what_it_took(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running, Wire(str(running.socket)) as wire:
+        pull = wire.send(Verb.PULL, *Ask("quiet", wait_us=60_000_000).fields())
+        taken = [order(wire, seq) for seq in range(1, 51)]
+        first = wire.answer()
+        running.process.send_signal(signal.SIGTERM)
+        answers = {first[0]: first}
+        with pytest.raises(EOFError):
+            while True:
+                answer = wire.answer()
+                answers[answer[0]] = answer
+        assert running.end() == 0
+    done = [each for each in taken if answers.get(each, [0, 1])[1] == Outcome.DONE]
+    assert answers[pull][1] == Outcome.DONE, "a pull that waited ends, with nothing"
+    assert requests.decode_pulled(*answers[pull][2:]).batches == []
+    assert sorted(answers) == sorted([pull, *taken])
+    assert done == taken[: len(done)]
+    with daemon(tmp_path) as running, duckrow.connect(running.url) as row:
+        assert row.topic("t").partitions[0].last == len(done)
+
+
+def test_it_leaves_a_snapshot_behind_when_it_ends_in_order(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running, Wire(str(running.socket)) as wire:
+        order(wire, 1)
+        wire.answer()
+        assert list((tmp_path / "data" / "state").iterdir()) == []
+        running.end(signal.SIGTERM)
+
+    assert len(list((tmp_path / "data" / "state").iterdir())) == 1
+
+
+def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+    with daemon(tmp_path) as running, Wire(str(running.socket)) as wire:
+        # Answers that nobody takes hold up an orderly end.
+        values = [b"x" * 100_000] * 10
+        for seq in range(1, 41):
+            command = makers.produce(
+                makers.Turn(PID, seq, 1, seq - 1), "t", columns.encode(values), len(values)
+            )
+            wire.send(Verb.ORDER, command.head, False, body=command.body)
+            wire.answer()
+        for _ in range(40):
+            wire.send(Verb.PULL, *Ask("t", max_bytes=1 << 22).fields())
+        running.process.send_signal(signal.SIGTERM)
+        running.until("stopping")
+        assert running.end(signal.SIGTERM) == 128 + signal.SIGTERM
+        assert "stopped_at_once" in running.said[-1]
+    with daemon(tmp_path) as running, duckrow.connect(running.url) as row:
+        assert row.topic("t").partitions[0].last == 400
+
+
+FAILING = """
+import os, sys
+from duckrow.tools import cli
+sync, left = os.fdatasync, [int(sys.argv.pop(1))]
+def failing(fd):
+    left[0] -= 1
+    if left[0] < 0:
+        raise OSError(5, "Input/output error")
+    sync(fd)
+os.fdatasync = failing
+sys.exit(cli.main())
+"""
+
+
+def test_a_sync_that_fails_ends_the_process_with_the_reason_in_its_last_line(
+    tmp_path: Path,
+) -> None:
+    running = Daemon(tmp_path, program=(sys.executable, "-c", FAILING, "30"))
+    with running.process:
+        running.ready()
+        with Wire(str(running.socket)) as wire, pytest.raises((EOFError, BrokenPipeError)):
+            for seq in range(1, 200):
+                order(wire, seq)
+                assert wire.answer()[2][0] in (Code.ORDERED, "timeout")
+        assert running.end() == 1
+    assert "Input/output error" in running.said[-1]
+    assert "Traceback" not in "".join(running.said)
+
+
+# -- kill -9 -----------------------------------------------------------------------------------
+
+
+def killed_again_and_again(home: Path, lives: int, seconds: float) -> tuple[int, int]:
+    """Producers go on through all lives; the entries that were acknowledged, and that there are."""
+    url, ended = f"duck+unix://{home}/node.sock", threading.Event()
+    acknowledged: dict[bytes, int] = {}
+
+    def produce(name: int) -> None:
+        with duckrow.connect(url, timeout=SECONDS) as row:
+            number = 0
+            while not ended.is_set():
+                number += 1
+                value = b"%d %d" % (name, number)
+                if number % 10:
+                    acknowledged[value] = row.produce("t", value).number or 0
+                else:
+                    values = [b"%d %d.%03d" % (name, number, each) for each in range(300)]
+                    receipts = row.produce_many("t", values)
+                    first = receipts.first
+                    for each, entry in enumerate(values):
+                        acknowledged[entry] = (first or 0) + each if first else -1
+
+    threads = [threading.Thread(target=produce, args=(name,)) for name in range(3)]
+    for life in range(lives):
+        running = Daemon(home, "--set", f"store.durability={('write', 'fsync')[life % 2]}")
+        with running.process:
+            running.ready()
+            if not life:
+                for thread in threads:
+                    thread.start()
+            ended.wait(seconds)
+            if life == lives - 1:
+                ended.set()
+                for thread in threads:
+                    thread.join()
+            running.end(signal.SIGKILL)
+    with daemon(home) as running, duckrow.connect(running.url) as row:
+        found: list[tuple[int, bytes]] = []
+        after: object = 0
+        while entries := row.pull("t", after, limit=65_536, max_bytes=1 << 22):
+            found += [(entry.number, entry.value) for entry in entries]
+            after = entries.after
+    assert [number for number, _ in found] == [*range(1, len(found) + 1)]
+    numbers = {value: number for number, value in found}
+    assert len(numbers) == len(found), "an entry is there twice"
+    for value, number in acknowledged.items():
+        assert value in numbers, f"{value!r} was acknowledged and is gone"
+        assert number in (-1, numbers[value]), f"{value!r} has another number now"
+    for name in range(3):
+        own = [value.split()[1] for _, value in found if value.startswith(b"%d " % name)]
+        assert own == sorted(own, key=lambda each: [*map(int, each.split(b"."))])
+    return len(acknowledged), len(found)
+
+
+def test_killed_under_load_it_has_every_acknowledged_entry_once_and_in_order(
+    tmp_path: Path,
+) -> None:
+    acknowledged, found = killed_again_and_again(tmp_path, 5, 0.6)
+
+    assert 1000 < acknowledged <= found
+
+
+@pytest.mark.long
+def test_killed_a_hundred_times_it_has_every_acknowledged_entry(tmp_path: Path) -> None:
+    acknowledged, found = killed_again_and_again(tmp_path, 100, 1.0)
+
+    assert 10_000 < acknowledged <= found
+
+
+# -- watching -----------------------------------------------------------------------------------
+
+
+def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    connection.request(method, path)
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+def test_a_running_node_tells_its_health_and_its_metrics(tmp_path: Path) -> None:
+    with daemon(tmp_path, "--set", "http.listen=tcp://127.0.0.1:0") as running:
+        port = running.port()
+        with Wire(str(running.socket)) as wire:
+            for seq in range(1, 6):
+                order(wire, seq, b"x" * 1000)
+                wire.answer()
+            wire.send(Verb.PULL, *Ask("quiet", wait_us=60_000_000).fields())
+            wire.ask(Verb.TOPICS)
+            status, text = get(port, "/metrics")
+            found = metrics(text)
+        assert status == 200
+        assert (found["duckrow_entries_total"], found["duckrow_sessions"]) == (5, 1)
+        assert found["duckrow_pulls_waiting"] == 1
+        assert found["duckrow_sync_seconds_count"] > 0
+        assert found['duckrow_disk_state{state="ok"}'] == 1
+        assert get(port, "/healthz") == get(port, "/readyz") == get(port, "/readyz?active")
+        assert get(port, "/readyz") == (200, "ok\n")
+        assert get(port, "/", "POST")[0] == 405
+        assert get(port, "/secrets")[0] == 404
+        assert get(port, "/healthz", "HEAD") == (200, "")
+        for garbage in (b"\x00" * 20_000, b"GET /" + b"x" * 20_000, b"\r\n\r\n", b"a b c\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", port), SECONDS) as stranger:
+                stranger.sendall(garbage)
+                stranger.shutdown(socket.SHUT_WR)
+                try:
+                    answer = stranger.recv(100)
+                except ConnectionResetError:
+                    answer = b""
+                assert answer[:10] in (b"HTTP/1.1 4", b"")
+        assert get(port, "/readyz") == (200, "ok\n")
+        assert running.end(signal.SIGTERM) == 0
+
+
+def test_the_port_of_the_health_being_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        running = Daemon(tmp_path, "--set", f"http.listen=tcp://127.0.0.1:{port}")
+        assert running.end() == 1
+    assert "in use" in running.said[-1]
