@@ -10,13 +10,16 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .clients import client_of
-from .command import DONE, FAILED, Args, Command
+from .command import DONE, FAILED, Args, Command, option
 from .configfiles import OPTIONS, loaded
 from .console import Console
 from .output import output_of
+
+if TYPE_CHECKING:
+    from duckrow.node.config import Config
 
 FIELDS: Final = ("check", "state", "said", "next")
 OK, WARN, BAD = "ok", "warn", "bad"
@@ -38,6 +41,8 @@ def run(args: Args, console: Console) -> int:
         store = state.config.store
         data = Path(node.data).expanduser()
         checks += of_data(data, store.soft_reserve, store.soft_reserve_share)
+        if args.files:
+            checks += of_files(data, state.config)
     checks += of_node(args, console)
     output = output_of(console, args.output, FIELDS)
     output.put([check._asdict() for check in checks])
@@ -96,6 +101,36 @@ def of_data(data: Path, reserve: int, share: float) -> Iterator[Check]:
         yield Check("disk", OK if space.free > 2 * least else WARN, said)
 
 
+def of_files(data: Path, config: Config) -> Iterator[Check]:
+    """Opens the folder as a node does, and reads every byte that is durable."""
+    import trio
+
+    from duckrow.node.alone import Options, open_node
+    from duckrow.node.damage import Damage
+    from duckrow.node.errors import Conflict, DuckrowError, first_of
+    from duckrow.node.realio import real_env
+
+    async def read() -> tuple[int, list[Damage]]:
+        options = Options(store=config.store.options())
+        async with open_node(real_env("doctor", data), options) as node:
+            return node.state.position, await node.row.store.scrub()
+
+    if not (data / "row").is_dir():
+        yield Check("files", WARN, f"there is no row in {data} yet")
+        return
+    try:
+        position, damages = trio.run(read)
+    except (DuckrowError, BaseExceptionGroup) as error:
+        cause = first_of(error)
+        state = WARN if isinstance(cause, Conflict) else BAD
+        yield Check("files", state, str(cause), "stop the node first" if state == WARN else "")
+        return
+    for damage in damages:
+        yield Check("files", BAD, str(damage), "duckrow explain damaged")
+    if not damages:
+        yield Check("files", OK, f"every byte of the row is whole, up to position {position:,}")
+
+
 def of_node(args: Args, console: Console) -> Iterator[Check]:
     from duckrow.node.errors import Disconnected, DuckrowError
 
@@ -130,8 +165,15 @@ COMMANDS: Final = (
         "doctor",
         "Look at the program, the machine, the configuration and the node",
         run,
-        OPTIONS,
-        ("duckrow doctor", "duckrow doctor -o json --set node.data=./data"),
+        (
+            option(
+                "--files",
+                switch=True,
+                said="read all of the data folder, too; the node may not run meanwhile",
+            ),
+            *OPTIONS,
+        ),
+        ("duckrow doctor", "duckrow doctor --files -o json --set node.data=./data"),
         more="Exit code 1: something is bad.",
         url=True,
         rows=True,

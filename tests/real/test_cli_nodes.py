@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -211,6 +212,30 @@ def test_doctor_tells_what_is_bad(sh: Shell) -> None:
 
     assert done.code == 1
     assert '"bad"' in done.text
+
+
+def test_doctor_reads_every_file_and_tells_of_a_byte_that_changed(tmp_path: Path) -> None:
+    words = f"doctor --files --set node.data={tmp_path}/data"
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+
+    def files() -> list[dict[str, str]]:
+        lines = duckrow(f"{words} -o jsonl", environ=environ).out.splitlines()
+        return [row for row in map(json.loads, lines) if row["check"] == "files"][1:]
+
+    assert [row["state"] for row in files()] == ["warn"]
+    with library.Node(tmp_path / "data") as node:
+        node.client.produce_many("rides", [b"ride %d" % number for number in range(1000)])
+        (busy,) = files()
+        assert (busy["state"], busy["next"]) == ("warn", "stop the node first")
+    assert [row["state"] for row in files()] == ["ok"]
+
+    segment = tmp_path / "data" / "row" / "00000001.seg"
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"ride 500", b"RIDE 500", 1))
+    (damaged,) = files()
+    assert damaged["state"] == "bad"
+    assert "00000001.seg" in damaged["said"]
+    assert duckrow(words, environ=environ).code == 1
 
 
 @pytest.mark.parametrize("case", ["produce", "produce --batch 1", "consume", "latency --batch 1"])
