@@ -8,11 +8,12 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from . import cbor
 from .commands import PID_BYTES
-from .effects import Code, Result
+from .effects import Code, Reason, Result
 from .errors import Corrupt, DuckrowError, Refused
 
 _WAITING: Final = int(Code.WAITING)
@@ -38,6 +39,10 @@ class Call:
         if self.error is not None:
             raise self.error
         return self.value
+
+    def give_up(self, error: DuckrowError) -> None:
+        """Whoever waited does not any more."""
+        self.finish(error=error)
 
     def finish(self, value: Any = None, error: DuckrowError | None = None) -> None:
         if self.done:
@@ -156,10 +161,11 @@ class Receipts:
         return run.number + run.count - 1
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
-        """Topic, partition and number of each entry."""
-        for run in self.runs:
-            for number in range(run.number, run.number + run.count):
-                yield run.topic, run.partition, number
+        """Topic, partition and number of each entry; 0 as long as it is only accepted."""
+        for topic, partition, first, count, *_ in self.runs:
+            numbers = range(first, first + count) if first else repeat(0, count)
+            for number in numbers:
+                yield topic, partition, number
 
     def __repr__(self) -> str:
         spans = ", ".join(f"{r.topic}/{r.partition} {r.number}+{r.count}" for r in self.runs)
@@ -173,6 +179,8 @@ class Receipts:
 
 def run_of(topic: str, partition: int, result: Result, count: int, offset: int, seq: int) -> Run:
     number = 0 if result.code == _WAITING or not result.first else result.first + offset
+    if result.reason == Reason.ELSEWHERE:  # an entry that was known by its id
+        partition = result.detail
     return Run(topic, partition, number, count, result.time, seq, offset)
 
 

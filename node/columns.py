@@ -216,6 +216,16 @@ def key_hashes(keys: Iterable[bytes | None]) -> bytes:
     return array("I", [crc32c(key) if key else 0 for key in keys]).tobytes()
 
 
+def headers_size(headers: HeadersLike) -> int:
+    """In bytes, as they will be in a body.
+
+    Raises:
+        Refused: these are no headers.
+        LimitExceeded: too many of them, or too large.
+    """
+    return len(_write_headers(headers))
+
+
 def _body(columns: list[Column]) -> bytes:
     body = layout.write(columns)
     if len(body) > BATCH_BYTES_MAX:

@@ -203,7 +203,7 @@ def _check_batch(
     _within("the number of entries in a batch", count, 1, BATCH_ENTRIES_MAX)
     _at_most("the size of a batch in bytes", len(body), BATCH_BYTES_MAX)
     _within("the number of partitions", partitions, 1, PARTITIONS_MAX)
-    _within("the partition", _partition(partition), 0, partitions - 1)
+    _partition(partition)  # the topic may have more than the client knows
     _within("the codec", codec, 0, CODEC_MAX)
     if key_hashes is not None:
         _at_most("the number of entries in a batch with keys", count, KEYED_ENTRIES_MAX)

@@ -1,45 +1,55 @@
 """The outbox of one lane of a client: entries gather, batches go out, and each gets one answer.
 
-    put ─► waiting ─► [batch, seq 7] ─► on its way ─► answered: its parts are told
-              ▲          gathers while the lane has   │
-              │          one under way                ├─ GAP, or the connection broke: the same again
-              └────────── returned ◄──────────────────┘  ROUTING_CHANGED, UNKNOWN_PRODUCER: as new
+    put ─► waiting ─► slot 7: READY ─► OUT ─► answered: its parts are told
+              ▲                 ▲       │ ╲
+              │                 └───────┤  ╰► PARKED: the batch waits in the row, for room
+              └── returned ◄────────────┤
+                  ROUTING_CHANGED,      GAP, NoQuorum, the connection broke: the same again
+                  the lane is gone
 
-No I/O, no clock.  A *part* is what one call has put in one lane; several parts share a batch.
+No I/O, no clock.  A seq stands for one body for ever, and every seq reaches the row, or nothing
+behind it would be applied: in the place of a batch that nobody wants any more, or that the node
+would not take, goes a *skip*.  Its answer tells what became of the seq: withdrawn, or what an
+earlier copy has become.
 
-A seq stands for one body for ever.  Where it was certainly not written (the door was shut), a skip
-goes in its place before anything later does, so that the lane never stands still.  Nothing new
-goes out while older batches have to go again, so entries keep the order in which they were put.
+Slots are sent in the order of their seqs, and nothing new while something came back, so that
+entries keep the order in which they were put.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from . import columns, makers
-from .columns import HeadersLike
+from . import makers, parts
 from .commands import Command
 from .effects import Code, Reason, Result, explain
-from .errors import Conflict, DuckrowError, Exists, Full, NotFound, Refused, Timeout
-from .limits import (
-    BATCH_BYTES_MAX,
-    BATCH_ENTRIES_MAX,
-    IDS_PER_BATCH_MAX,
-    KEYED_ENTRIES_MAX,
-    MIB,
+from .errors import (
+    Conflict,
+    Disconnected,
+    DuckrowError,
+    Exists,
+    Full,
+    NoQuorum,
+    NotFound,
+    Refused,
+    Timeout,
 )
+from .limits import KEYED_ENTRIES_MAX
+from .parts import BATCH_BYTES, Part
 
-BATCH_BYTES: Final = 1 * MIB  # of a batch that is full: more in one would not be faster
-_ENTRY_BYTES: Final = 8  # what an entry costs besides its bytes, about
-_BATCHES_OUT: Final = 8  # full ones of a lane, on their way
+BATCHES_OUT: Final = 8  # full ones, on their way
+PARKED_MAX: Final = 32  # then the client keeps what comes; the row would refuse it
+HOLD_SECONDS: Final = 0.1  # before a refused skip goes again
+HOLD_SECONDS_MAX: Final = 1.0
+
+READY, OUT, PARKED = range(3)
 
 _WAITING: Final = int(Code.WAITING)
-_ORDERED: Final = int(Code.ORDERED)
 _GAP: Final = int(Code.GAP)
 _UNKNOWN: Final = int(Code.UNKNOWN_PRODUCER)
-_GOOD: Final = (_ORDERED, _WAITING, int(Code.STAGED))
+_WITHDRAWN: Final = int(Code.WITHDRAWN)
+_GOOD: Final = (int(Code.ORDERED), int(Code.STAGED))
 
 _ERRORS: Final[dict[int, type[DuckrowError]]] = {
     Code.FULL: Full,
@@ -50,365 +60,319 @@ _ERRORS: Final[dict[int, type[DuckrowError]]] = {
 }
 
 
-class Asker(Protocol):
-    """Who put entries, and waits for what becomes of them."""
+class Slot:
+    """A seq, from when its batch was made until it is known what became of it."""
 
-    def numbered(self, part: Part, result: Result, offset: int, seq: int) -> None: ...
-    def failed(self, part: Part, error: DuckrowError) -> None: ...
-    def rerouted(self, part: Part, partitions: int) -> None: ...
+    __slots__ = ("again", "command", "newest", "parts", "seq", "state", "stop")
 
-
-Maker = Callable[[makers.Turn], Command]
-
-
-class Part:
-    """Entries that one call puts in one lane; it fits one batch.  Or one command of another kind."""
-
-    __slots__ = (
-        "accepted",
-        "asker",
-        "expect_last",
-        "headers",
-        "ids",
-        "keys",
-        "make",
-        "size",
-        "values",
-    )
-
-    def __init__(
-        self,
-        asker: Asker,
-        values: Sequence[bytes] = (),
-        *,
-        make: Maker | None = None,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[HeadersLike] | None = None,
-        ids: Sequence[bytes] | None = None,
-        expect_last: int | None = None,
-        accepted: bool = False,
-        size: int = 0,
-    ) -> None:
-        self.make = make
-        self.asker, self.values, self.keys, self.headers = asker, values, keys, headers
-        self.ids, self.expect_last, self.accepted = ids, expect_last, accepted
-        self.size = size  # in bytes, about
-
-    def __len__(self) -> int:
-        return len(self.values)
+    def __init__(self, seq: int, command: Command, parts_: list[Part]) -> None:
+        self.seq, self.command, self.parts = seq, command, parts_
+        self.state = READY
+        self.newest: Sent | None = None  # the copy that was sent last
+        self.again = False  # an earlier copy may have been applied
+        self.stop: DuckrowError | None = None  # skips go, and this is told if it never came
 
 
 class Sent:
-    """A batch with its seq, or a skip in its place."""
+    """What goes out once: the batch of a slot, or a skip in its place."""
 
-    __slots__ = ("again", "command", "parts", "seq", "size")
+    __slots__ = ("command", "is_skip", "slot")
 
-    def __init__(self, seq: int, command: Command, parts: list[Part]) -> None:
-        self.seq, self.command, self.parts = seq, command, parts
-        self.size = len(command.body)
-        self.again = False  # it was sent before: an earlier copy may have been applied
+    def __init__(self, slot: Slot, command: Command, *, is_skip: bool) -> None:
+        self.slot, self.command, self.is_skip = slot, command, is_skip
 
     @property
     def accepted(self) -> bool:
-        return bool(self.parts) and self.parts[0].accepted
+        parts_ = self.slot.parts
+        return not self.is_skip and bool(parts_) and parts_[0].accepted
 
 
 class Outbox:
     def __init__(self, pid: bytes, topic: str, partition: int, *, partitions: int = 1) -> None:
-        self.topic, self.partition = topic, partition
+        self.pid, self.topic, self.partition = pid, topic, partition
         self.partitions = partitions  # how many the topic has, as far as we know
-        self._pid = pid
+        self.waiting_bytes = 0
+        self.holds = False  # no new batches: parts are about to move to other lanes
+        self.is_gone = False  # the row does not know the lane any more
+        self.told_partitions: int | None = None  # by the last ROUTING_CHANGED
         self._last = 0  # seq of the last batch
+        self._slots: dict[int, Slot] = {}  # by seq, in ascending order
         self._waiting: deque[Part] = deque()
-        self._out: dict[int, Sent] = {}  # on their way, by seq
-        self._again: dict[int, Sent] = {}  # to be sent again
-        self._stopped: dict[int, bool] = {}  # seqs that never came; True: their skip is on its way
-        self._returned: list[tuple[Part, int]] = []  # to be put anew, and the partitions there are
+        self._waiting_entries = 0
+        self._returned: list[Part] = []  # to be put anew
         self._keeps = False  # receipts were given: their results are to be kept
 
     @property
-    def idle(self) -> bool:
-        return not (self._waiting or self._out or self._again or self._returned)
+    def is_idle(self) -> bool:
+        return not (self._waiting or self._slots or self._returned)
 
     @property
-    def waiting_bytes(self) -> int:
-        return sum(part.size for part in self._waiting)
+    def is_settled(self) -> bool:
+        """Nothing is on its way, or has to go again."""
+        return all(slot.state == PARKED for slot in self._slots.values())
+
+    @property
+    def has_returned(self) -> bool:
+        """Parts have to be put anew, once the lane is settled."""
+        return bool(self._returned) or self.is_gone
 
     def put(self, part: Part) -> None:
         self._waiting.append(part)
+        self.waiting_bytes += part.size
+        self._waiting_entries += len(part)
+
+    def give_up(self, part: Part) -> bool:
+        """Nobody waits for it any more: what can be stopped is stopped.  True: it certainly was not
+        written, and will not be.
+        """
+        if self.drop(part):
+            return True
+        for slot in self._slots.values():
+            if slot.parts == [part]:
+                slot.again |= slot.state != READY
+                slot.state = READY
+                slot.stop = slot.stop or Timeout("it was given up")
+                return not slot.again
+        return False
 
     def drop(self, part: Part) -> bool:
-        """True: it had not been sent, and never will be."""
+        """True: it is in no batch yet, and never will be."""
         try:
             self._waiting.remove(part)
         except ValueError:
-            return False
+            if part not in self._returned:
+                return False
+            self._returned.remove(part)
+            return True
+        self.waiting_bytes -= part.size
+        self._waiting_entries -= len(part)
         return True
-
-    def give_up(self, part: Part) -> None:
-        """Whoever waited for it does not any more: what can still be stopped is stopped."""
-        for sent in (*self._out.values(), *self._again.values()):
-            if sent.parts == [part] and sent.seq not in self._stopped:
-                self._stopped[sent.seq] = False
 
     def next(self, now_us: int) -> Sent | None:
         """What to send next; None: nothing now."""
-        for seq, sent in self._stopped.items():
-            if not sent and seq not in self._again:
-                self._stopped[seq] = True
-                turn = makers.Turn(self._pid, seq, done=self._done(), time=now_us)
-                return Sent(seq, makers.skip(turn, self.topic, self.partition), [])
-        if self._again:
-            found = self._again.pop(min(self._again))
-            self._out[found.seq] = found
-            return found
-        if self._stopped or self._returned or not self._may_send():
+        if self.is_gone:
             return None
-        return self._batch(now_us)
+        out = parked = 0
+        for slot in self._slots.values():
+            if slot.state == READY:
+                return self._go(slot, now_us)
+            parked += slot.state == PARKED
+            out += slot.state == OUT
+        if self.holds or self._returned or not self._waiting or parked >= PARKED_MAX:
+            return None
+        # One at a time, so that the next gathers; what would gather no more need not wait.
+        if out and not (out < BATCHES_OUT and self._is_full()):
+            return None
+        return self._go(self._batch(now_us), now_us)
+
+    # -- what came of it --------------------------------------------------------------------------
 
     def answered(self, sent: Sent, result: Result) -> None:
-        """What became of it."""
-        if not sent.parts:
-            self._stopped.pop(sent.seq, None)
-            return
-        code = result.code
-        if self._out.get(sent.seq) is not sent:
-            return  # it was asked for again meanwhile, and that answer counts
+        slot, code = sent.slot, result.code
+        if self._slots.get(slot.seq) is not slot:
+            return  # another copy told
         if code == _WAITING:
             if sent.accepted:
-                self._tell(sent, result)
-                sent.parts = []
-            return
-        del self._out[sent.seq]
-        if code == _GAP:
-            self._gap(sent, result)
-        elif code == _UNKNOWN:
-            self._unknown(sent, result)
+                self._numbered(slot, result)
+            elif slot.newest is sent:
+                slot.state = PARKED
+        elif code in (_GAP, _UNKNOWN):
+            if slot.newest is sent:
+                slot.state = READY
+                self._missed(slot, result)
+        elif code in _GOOD:
+            self._numbered(slot, result)
         elif result.reason == Reason.ROUTING_CHANGED:
-            self._returned += [(part, result.detail) for part in sent.parts]
-            self._restore()
+            self.told_partitions = result.detail
+            self._return(slot)
+        elif self._was_judged_together(slot, result):
+            del self._slots[slot.seq]
+            for part in reversed(slot.parts):
+                part.alone = True
+                self._put_first(part)
         else:
-            self._stopped.pop(sent.seq, None)
-            self._tell(sent, result)
-            self._restore()
+            del self._slots[slot.seq]
+            error = slot.stop if code == _WITHDRAWN else None
+            self._failed(slot, error or error_of(result, f"topic {self.topic!r}"))
 
-    def refused(self, sent: Sent, error: DuckrowError) -> None:
-        """The door was shut: certainly not written."""
-        if not sent.parts:
-            self._stopped[sent.seq] = False  # the skip has to come some time
-            return
-        if self._out.get(sent.seq) is not sent:
-            return
-        del self._out[sent.seq]
-        self._stopped[sent.seq] = False
-        if sent.again:
-            # An earlier copy may be there: only the skip will tell.
-            error = Timeout(f"it may or may not have been written: {error}")
-        for part in sent.parts:
-            part.asker.failed(part, error)
-        self._restore()
+    def refused(self, sent: Sent, error: DuckrowError) -> float:
+        """The node would not take it.  In so many seconds it may be asked again."""
+        slot = sent.slot
+        if self._slots.get(slot.seq) is not slot or slot.newest is not sent:
+            return 0.0
+        slot.state = READY
+        pause = 0.0
+        if isinstance(error, NoQuorum):
+            pause = min(max(error.retry_after, HOLD_SECONDS), HOLD_SECONDS_MAX)
+        elif isinstance(error, Timeout | Disconnected):
+            slot.again = True  # it had been taken
+            pause = HOLD_SECONDS
+        elif sent.is_skip:
+            pause = HOLD_SECONDS
+        else:
+            slot.stop = error
+            if not slot.again:
+                self._failed(slot, error)
+                slot.parts = []
+        if self.is_gone:
+            self._missed_all()
+        return pause
 
     def lost(self) -> None:
         """The connection broke: what has no answer goes again, in its order."""
-        for seq, sent in self._out.items():
-            sent.again = True
-            self._again[seq] = sent
-        self._out.clear()
-        self._stopped = dict.fromkeys(self._stopped, False)
+        for slot in self._slots.values():
+            slot.again |= slot.state != READY
+            slot.state = READY
+            slot.newest = None
+        if self.is_gone:
+            self._missed_all()
+
+    def forsake(self) -> None:
+        """The row is another one now: of what was sent nobody will know any more."""
+        self._missed_all()
 
     def fail(self, error: DuckrowError) -> None:
         """The end: nobody will send anything of this any more."""
-        for part in self._parts():
+        doubt = Timeout(f"whether it was written is not known: {error}")
+        for slot in [*self._slots.values()]:
+            self._failed(slot, doubt if slot.again else error)
+        self._slots.clear()
+        for part in self.take_unsent():
             part.asker.failed(part, error)
-        for table in (self._waiting, self._out, self._again, self._returned, self._stopped):
-            table.clear()
 
-    # -- batches --------------------------------------------------------------------------------
+    # -- moving -----------------------------------------------------------------------------------
 
-    def _may_send(self) -> bool:
-        """One at a time, so that the next gathers; full ones need not wait."""
-        if not self._waiting:
-            return False
-        if not self._out:
-            return True
-        return len(self._out) < _BATCHES_OUT and self._is_full()
+    def take_unsent(self) -> list[Part]:
+        """All that has no seq, to be put anew."""
+        found = [*self._returned, *self._waiting]
+        self._returned.clear()
+        self._waiting.clear()
+        self.waiting_bytes = self._waiting_entries = 0
+        return found
+
+    def begin_anew(self, pid: bytes) -> None:
+        """The lane is gone: another one, of another producer, so that no copy of old batches that is
+        still on its way can be taken for one of the new.
+        """
+        assert self.is_settled, "something is on its way"
+        for slot in [*self._slots.values()]:
+            del self._slots[slot.seq]
+            self._failed(slot, _in_doubt(self.topic))
+        self.pid, self._last, self._keeps, self.is_gone = pid, 0, False, False
+
+    def _put_first(self, part: Part) -> None:
+        self._waiting.appendleft(part)
+        self.waiting_bytes += part.size
+        self._waiting_entries += len(part)
+
+    # -- batches ----------------------------------------------------------------------------------
 
     def _is_full(self) -> bool:
-        size = count = 0
-        for part in self._waiting:
-            size += part.size
-            count += len(part)
-            if size >= BATCH_BYTES // 2 or count >= KEYED_ENTRIES_MAX // 2:
-                return True
-        return False
-
-    def _batch(self, now_us: int) -> Sent:
-        parts = self._gathered()
-        first = parts[0]
-        self._keeps |= first.accepted
-        seq = self._last + 1
-        turn = makers.Turn(self._pid, seq, done=self._done(), time=now_us)
-        command = self._joined(parts, turn) if first.make is None else first.make(turn)
-        self._last = seq
-        sent = self._out[seq] = Sent(seq, command, parts)
-        return sent
-
-    def _joined(self, parts: list[Part], turn: makers.Turn) -> Command:
-        first = parts[0]
-        if len(parts) == 1:
-            values, keys, headers, ids = first.values, first.keys, first.headers, first.ids
-        else:
-            values = [value for part in parts for value in part.values]
-            keys = _joined([part.keys for part in parts], parts)
-            headers = _joined_headers(parts)
-            ids = None if first.ids is None else [i for part in parts for i in part.ids or ()]
-        body = columns.encode(values, keys=keys, headers=headers)
-        return makers.produce(
-            turn,
-            self.topic,
-            body,
-            len(values),
-            partition=self.partition,
-            partitions=self.partitions,
-            key_hashes=None if keys is None else columns.key_hashes(keys),
-            ids=ids,
-            expect_last=first.expect_last,
+        return (
+            self.waiting_bytes >= BATCH_BYTES // 2
+            or self._waiting_entries >= KEYED_ENTRIES_MAX // 2
+            or self._waiting[0].alone
         )
 
-    def _gathered(self) -> list[Part]:
-        """Parts that can share a batch, from the oldest on."""
+    def _batch(self, now_us: int) -> Slot:
         waiting = self._waiting
-        parts = [waiting.popleft()]
-        first = parts[0]
-        if first.expect_last is not None or first.make is not None:
-            return parts
-        size, count = first.size, len(first)
-        keyed = first.keys is not None
-        while waiting:
-            part = waiting[0]
-            size += part.size
-            count += len(part)
-            keyed |= part.keys is not None
-            if (
-                part.expect_last is not None
-                or part.make is not None
-                or part.accepted != first.accepted
-                or (part.ids is None) != (first.ids is None)
-                or size > BATCH_BYTES
-                or count > entries_max(keyed=keyed, ids=part.ids is not None)
-            ):
-                break
-            parts.append(waiting.popleft())
-        return parts
+        taken = [waiting.popleft()]
+        for _ in range(parts.gathered(taken[0], waiting)):
+            taken.append(waiting.popleft())
+        for part in taken:
+            self.waiting_bytes -= part.size
+            self._waiting_entries -= len(part)
+        self._keeps |= taken[0].accepted
+        seq = self._last + 1
+        turn = makers.Turn(self.pid, seq, 0, self._done(), now_us)
+        command = parts.command_of(taken, turn, self.topic, self.partition, self.partitions)
+        self._last = seq
+        slot = self._slots[seq] = Slot(seq, command, taken)
+        return slot
+
+    def _go(self, slot: Slot, now_us: int) -> Sent:
+        if slot.stop is None:
+            sent = Sent(slot, slot.command, is_skip=False)
+        else:
+            turn = makers.Turn(self.pid, slot.seq, 0, self._done(), now_us)
+            skip = makers.skip(turn, self.topic, self.partition)
+            sent = Sent(slot, skip, is_skip=True)
+        slot.state, slot.newest = OUT, sent
+        return sent
 
     def _done(self) -> int:
         """Up to here all answers have come."""
         if self._keeps:
             return 0
-        lowest = self._last + 1
-        for table in (self._out, self._again, self._stopped):
-            if table:
-                lowest = min(lowest, min(table))
-        return lowest - 1
+        return next(iter(self._slots), self._last + 1) - 1
 
-    # -- answers --------------------------------------------------------------------------------
+    # -- answers ----------------------------------------------------------------------------------
 
-    def _tell(self, sent: Sent, result: Result) -> None:
-        if result.code in _GOOD:
-            offset = 0
-            for part in sent.parts:
-                part.asker.numbered(part, result, offset, sent.seq)
-                offset += len(part)
-            return
-        error = error_of(result, f"topic {self.topic!r}")
-        for part in sent.parts:
+    def _numbered(self, slot: Slot, result: Result) -> None:
+        del self._slots[slot.seq]
+        offset = 0
+        for part in slot.parts:
+            part.asker.numbered(part, result, offset, slot.seq)
+            offset += len(part)
+
+    def _failed(self, slot: Slot, error: DuckrowError) -> None:
+        for part in slot.parts:
             part.asker.failed(part, error)
 
-    def _gap(self, sent: Sent, result: Result) -> None:
-        missing = result.detail
-        if missing in self._stopped or missing in self._again or missing in self._out:
-            self._again[sent.seq] = sent
-            return
-        # All answers up to there have come: the row has forgotten what it answered.
-        error = Conflict(
-            f"topic {self.topic!r}: the node asks for seq {missing} of this producer, which it has "
-            "answered before: its row is another one now"
-        )
-        self._stopped.pop(sent.seq, None)
-        for part in sent.parts:
-            part.asker.failed(part, error)
-
-    def _unknown(self, sent: Sent, result: Result) -> None:
-        """The lane went: with its topic, or as the one that was used longest ago."""
-        if sent.again:
-            error = Timeout(
-                f"topic {self.topic!r}: whether it was written is not known: {explain(result)}"
-            )
-            for part in sent.parts:
-                part.asker.failed(part, error)
+    def _return(self, slot: Slot) -> None:
+        """Decided, and not written: its parts will be put anew."""
+        del self._slots[slot.seq]
+        if slot.stop is not None:
+            self._failed(slot, slot.stop)
         else:
-            self._returned += [(part, self.partitions) for part in sent.parts]
-        self._stopped.clear()
-        if not self._out and not self._again:
-            self._last = 0
-        self._restore()
+            self._returned += slot.parts
 
-    def _restore(self) -> None:
-        """What came back is put anew once nothing is on its way, so that the order stays."""
-        if self._out or self._again or not self._returned:
-            return
-        returned, self._returned = self._returned, []
-        later, self._waiting = self._waiting, deque()
-        count = max(partitions for _, partitions in returned)
-        self.partitions = count
-        for part in (*(part for part, _ in returned), *later):
-            part.asker.rerouted(part, count)
+    def _was_judged_together(self, slot: Slot, result: Result) -> bool:
+        """No room for all: there may be some for each.  Not if later ones may be written first."""
+        full = result.code == Code.FULL or result.reason == Reason.TOO_LARGE
+        return (
+            full
+            and slot.stop is None
+            and len(slot.parts) > 1
+            and all(other is slot or other.state == PARKED for other in self._slots.values())
+        )
 
-    def _parts(self) -> Iterator[Part]:
-        for sent in (*self._out.values(), *self._again.values()):
-            yield from sent.parts
-        yield from (part for part, _ in self._returned)
-        yield from self._waiting
+    def _missed(self, slot: Slot, result: Result) -> None:
+        """Something before it is missing: it comes, or nobody has it any more."""
+        lowest = next(s.seq for s in self._slots.values() if s.state != PARKED)
+        if self.is_gone:
+            self._missed_all()
+        elif result.code == _UNKNOWN:
+            self.is_gone = slot.seq == lowest
+        else:
+            # What the row asks for was answered: since then it has forgotten the lane.
+            self.is_gone = result.detail not in self._slots and slot.seq == lowest
+        if self.is_gone:
+            self._missed_all()
 
-
-def entries_max(*, keyed: bool = False, ids: bool = False) -> int:
-    """How many entries a batch can have."""
-    if ids:
-        return IDS_PER_BATCH_MAX
-    return KEYED_ENTRIES_MAX if keyed else BATCH_ENTRIES_MAX
-
-
-def size_of(values: Sequence[bytes]) -> int:
-    """In bytes, about."""
-    return sum(map(len, values)) + _ENTRY_BYTES * len(values)
+    def _missed_all(self) -> None:
+        """The lane went: with its topic, or as the one that was used longest ago."""
+        self.is_gone = True
+        for slot in [*self._slots.values()]:
+            if slot.state != READY:
+                continue
+            if slot.again:
+                del self._slots[slot.seq]
+                self._failed(slot, _in_doubt(self.topic))
+            else:
+                self._return(slot)
 
 
 def error_of(result: Result, what: str) -> DuckrowError:
     """The exception for a result that is no success."""
-    text = f"{what}: {explain(result)}"
-    if result.code == Code.REFUSED and result.reason == Reason.NONE:
-        return Refused(text)
-    return _ERRORS.get(result.code, Conflict)(text)
+    kind = _ERRORS.get(result.code, Conflict)
+    if result.reason == Reason.BAD_PARTITION:
+        kind = NotFound
+    return kind(f"{what}: {explain(result)}")
 
 
-def _joined(
-    columns_: Sequence[Sequence[bytes | None] | None], parts: Sequence[Part]
-) -> list[bytes | None] | None:
-    if all(column is None for column in columns_):
-        return None
-    joined: list[bytes | None] = []
-    for column, part in zip(columns_, parts, strict=True):
-        joined += [None] * len(part) if column is None else column
-    return joined
-
-
-def _joined_headers(parts: Sequence[Part]) -> list[HeadersLike] | None:
-    if all(part.headers is None for part in parts):
-        return None
-    joined: list[HeadersLike] = []
-    for part in parts:
-        joined += [()] * len(part) if part.headers is None else part.headers
-    return joined
-
-
-assert BATCH_BYTES <= BATCH_BYTES_MAX
+def _in_doubt(topic: str) -> DuckrowError:
+    return Timeout(
+        f"topic {topic!r}: whether it was written is not known: the connection broke, and since then "
+        "the node has forgotten this producer, or has another row"
+    )

@@ -16,7 +16,7 @@ MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "
 # Shells may know trio or the machine.  Everything else in node/ is a core: values in, values out.
 SHELLS = {
     "node/alone.py": {"trio"},
-    "node/blocking.py": {"os", "socket", "threading", "time"},
+    "node/blockingline.py": {"os", "socket", "threading", "time", "logging"},
     "node/connecting.py": {"os"},
     "node/daemon.py": {"trio", "os", "logging"},
     "node/watching.py": {"trio", "os", "time"},

@@ -269,7 +269,7 @@ def test_a_refusal_names_the_limit_and_the_value() -> None:
         (lambda: makers.produce(TURN, "t", b"", 1, ids=[b"i" * 65]), 64),
         (lambda: makers.produce(TURN, "t", b"", 1, codec=256), 255),
         (lambda: makers.produce(TURN, "t", b"", 1, partitions=1_025), PARTITIONS_MAX),
-        (lambda: makers.produce(TURN, "t", b"", 1, partition=4, partitions=4), 3),
+        (lambda: makers.produce(TURN, "t", b"", 1, partition=1_024), PARTITIONS_MAX - 1),
         (lambda: makers.produce(TURN, "t", b"", 1, expect_last=1 << 63), NUMBER_LIMIT - 1),
         (
             lambda: makers.produce(TURN, "t", b"", 16_001, key_hashes=bytes(64_004)),

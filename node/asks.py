@@ -1,0 +1,201 @@
+"""What a user may ask for, the same for the blocking, the trio and the asyncio client.
+
+A *wish* says how to make the call, how long it may take, and what its value means to the user.  A
+client of either kind does wishes; its methods are nothing but their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from . import cursors, makers
+from .clientcalls import Call, Receipt, ReceiptName, Receipts
+from .clientcore import ClientCore
+from .columns import HeadersLike
+from .entries import Entries
+from .errors import LimitExceeded, Refused
+from .limits import MIB, PULL_BYTES_MAX
+from .parts import Text
+from .requests import Ask, Verb
+from .topicinfo import TopicInfo
+
+TIMEOUT: Final = 10.0  # seconds, of a call
+PULL_ENTRIES: Final = 1_000
+PULL_BYTES: Final = 1 * MIB
+FOLLOW_ENTRIES: Final = 65_536  # of one answer; its bytes are the limit that counts
+FOLLOW_SECONDS: Final = 30.0  # then an idle follow asks again
+
+T = TypeVar("T")
+
+
+class Wish(Generic[T]):
+    __slots__ = ("make", "read", "timeout", "wait")
+
+    def __init__(
+        self,
+        make: Callable[[ClientCore], Call],
+        read: Callable[[Any], T] = lambda value: value,
+        *,
+        timeout: float | None = None,
+        wait: float = 0.0,
+    ) -> None:
+        self.make, self.read = make, read
+        self.timeout = timeout  # None: that of the client
+        self.wait = wait  # more seconds than that, because the node is to wait
+
+
+def check_wait(wait: str) -> None:
+    """
+    Raises:
+        Refused: nobody can wait for that.
+    """
+    if wait not in ("ordered", "accepted", "none"):
+        raise Refused(f"wait={wait!r}: it is 'ordered', 'accepted' or 'none'")
+
+
+def produce(
+    topic: str,
+    value: Text,
+    key: Text | None,
+    headers: HeadersLike,
+    partition: int | None,
+    wait: str,
+    id_: Text | None,
+    expect_last: int | None,
+    timeout: float | None,
+) -> Wish[Receipt]:
+    check_wait(wait)
+    return Wish(
+        lambda core: core.produce(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            id_=id_,
+            expect_last=expect_last,
+            accepted=wait == "accepted",
+        ),
+        timeout=timeout,
+    )
+
+
+def produce_many(
+    topic: str,
+    values: Sequence[Text],
+    keys: Sequence[Text | None] | None,
+    headers: Sequence[HeadersLike] | None,
+    partition: int | None,
+    wait: str,
+    timeout: float | None,
+) -> Wish[Receipts]:
+    check_wait(wait)
+    return Wish(
+        lambda core: core.produce_many(
+            topic,
+            values,
+            keys=keys,
+            headers=headers,
+            partition=partition,
+            accepted=wait == "accepted",
+        ),
+        timeout=timeout,
+    )
+
+
+def receipt(asked: str | Receipt, timeout: float | None, *, wait: bool) -> Wish[Receipt]:
+    name = asked.name if isinstance(asked, Receipt) else ReceiptName.parse(asked)
+    return Wish(lambda core: core.receipt(name, wait=wait), timeout=timeout)
+
+
+def pull(
+    topic: str,
+    after: object,
+    partition: int | None,
+    limit: int,
+    max_bytes: int,
+    wait: float,
+    topic_id: int,
+    timeout: float | None,
+) -> Wish[Entries]:
+    if max_bytes > PULL_BYTES_MAX:
+        raise LimitExceeded("max_bytes of a pull", max_bytes, PULL_BYTES_MAX)
+    for name, number, least in (
+        ("limit", limit, 1),
+        ("max_bytes", max_bytes, 1),
+        ("wait", wait, 0),
+    ):
+        if number < least:
+            raise Refused(f"{name}={number}: it is {least} or more")
+    where = cursors.read(after)
+    ask = Ask(topic, where, partition, topic_id, limit, max_bytes, int(wait * 1e6))
+    return Wish(lambda core: core.pull(ask), timeout=timeout, wait=wait)
+
+
+class Following:
+    """Where a follow stands; the next pull goes out before its entries are looked at."""
+
+    def __init__(self, topic: str, after: object, partition: int | None) -> None:
+        self._topic, self._partition, self._topic_id = topic, partition, 0
+        self._after = cursors.read(after)
+
+    def wish(self) -> Wish[Entries]:
+        return pull(
+            self._topic,
+            self._after,
+            self._partition,
+            FOLLOW_ENTRIES,
+            PULL_BYTES,
+            FOLLOW_SECONDS,
+            self._topic_id,
+            None,
+        )
+
+    def took(self, found: Entries) -> None:
+        self._after = found.after
+        self._topic_id = found.topic_id or self._topic_id
+
+
+def topics() -> Wish[list[str]]:
+    return Wish(lambda core: core.ask(Verb.TOPICS), lambda fields: [row[0] for row in fields[0]])
+
+
+def topic(name: str) -> Wish[TopicInfo]:
+    return Wish(lambda core: core.ask(Verb.TOPIC, name), lambda fields: TopicInfo.of(name, fields))
+
+
+def create_topic(name: str, policy: dict[str, Any]) -> Wish[None]:
+    return _order(lambda turn: makers.create(turn, name, policy))
+
+
+def set_topic(name: str, policy: dict[str, Any]) -> Wish[None]:
+    return _order(lambda turn: makers.configure(turn, name, policy))
+
+
+def delete_topic(name: str) -> Wish[None]:
+    return _order(lambda turn: makers.delete(turn, name))
+
+
+def prune(name: str, upto: int, partition: int) -> Wish[None]:
+    return _order(lambda turn: makers.prune(turn, name, upto, partition=partition))
+
+
+def barrier(timeout: float | None) -> Wish[int]:
+    return Wish(
+        lambda core: core.order(makers.barrier),
+        lambda result: int(result.position),
+        timeout=timeout,
+    )
+
+
+def status() -> Wish[dict[str, Any]]:
+    return Wish(lambda core: core.ask(Verb.STATUS), lambda fields: dict(fields[0]))
+
+
+def clients() -> Wish[list[dict[str, Any]]]:
+    return Wish(lambda core: core.ask(Verb.CLIENTS), lambda fields: list(fields[0]))
+
+
+def _order(make: Callable[[makers.Turn], Any]) -> Wish[None]:
+    return Wish(lambda core: core.order(make), lambda _result: None)

@@ -1,0 +1,259 @@
+"""Parts: entries that one call puts in one lane, at most as many as fit a batch.
+
+    produce_many(values)  ──►  part 1 | part 2 | part 3        cut where a batch is full
+    several small calls   ──►  part, part, part  ──► one batch   joined while the lane is busy
+
+What a part holds was checked when the call was made, so that making a batch of it cannot fail.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Final, Protocol
+
+from . import columns, makers
+from .columns import HeadersLike
+from .commands import Command
+from .effects import Result
+from .errors import DuckrowError, LimitExceeded
+from .limits import (
+    BATCH_BYTES_MAX,
+    BATCH_ENTRIES_MAX,
+    ENTRY_BYTES_MAX,
+    KEYED_ENTRIES_MAX,
+    MIB,
+)
+
+BATCH_BYTES: Final = 1 * MIB  # of a batch that is full: more in one would not be faster
+_ENTRY_BYTES: Final = 8  # what an entry costs besides its bytes, about
+
+Text = bytes | str | bytearray | memoryview  # text goes as UTF-8
+Maker = Callable[[makers.Turn], Command]
+
+
+class Asker(Protocol):
+    """Who put entries, and waits for what becomes of them."""
+
+    def numbered(self, part: Part, result: Result, offset: int, seq: int) -> None: ...
+    def failed(self, part: Part, error: DuckrowError) -> None: ...
+    def rerouted(self, part: Part) -> None: ...
+
+
+class Part:
+    """Entries of one call for one lane.  Or one command of another kind."""
+
+    __slots__ = (
+        "accepted",
+        "alone",
+        "asker",
+        "expect_last",
+        "headers",
+        "ids",
+        "keys",
+        "make",
+        "order",
+        "partition",
+        "size",
+        "values",
+    )
+
+    def __init__(
+        self,
+        asker: Asker,
+        values: Sequence[bytes] = (),
+        *,
+        make: Maker | None = None,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[HeadersLike] | None = None,
+        ids: Sequence[bytes] | None = None,
+        expect_last: int | None = None,
+        accepted: bool = False,
+        size: int = 0,
+        order: int = 0,
+    ) -> None:
+        self.make = make
+        self.asker, self.values, self.keys, self.headers = asker, values, keys, headers
+        self.ids, self.expect_last, self.accepted = ids, expect_last, accepted
+        self.size = size  # in bytes, about
+        self.order = order  # parts of a client, in the order in which they came
+        self.partition: int | None = None  # where it went, if nothing else says where it belongs
+        # What is decided about it must not depend on what would share its batch.
+        self.alone = make is not None or ids is not None or expect_last is not None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def chosen(self, rows: Sequence[int]) -> Part:
+        """A part with some of the entries."""
+        values = [self.values[i] for i in rows]
+        return Part(
+            self.asker,
+            values,
+            keys=None if self.keys is None else [self.keys[i] for i in rows],
+            headers=None if self.headers is None else [self.headers[i] for i in rows],
+            ids=None if self.ids is None else [self.ids[i] for i in rows],
+            expect_last=self.expect_last,
+            accepted=self.accepted,
+            size=size_of(values),
+            order=self.order,
+        )
+
+
+def cut(
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[HeadersLike] | None,
+) -> Iterator[tuple[int, int, int]]:
+    """Entries lo <= i < hi that fit one batch, and their size in bytes.
+
+    Raises:
+        LimitExceeded: an entry is too large.
+        Refused: headers that are none.
+    """
+    count = len(values)
+    lengths = map(len, values)
+    if keys is not None:
+        lengths = map(int.__add__, lengths, (len(key) if key else 0 for key in keys))
+    if headers is not None:
+        lengths = map(int.__add__, lengths, map(columns.headers_size, headers))
+    ends = [*accumulate(lengths)]
+    most = KEYED_ENTRIES_MAX if keys is not None else BATCH_ENTRIES_MAX
+    most = min(most, BATCH_BYTES // _ENTRY_BYTES)
+    lo = start = 0
+    while lo < count:
+        hi = min(lo + most, count)
+        if ends[hi - 1] - start + _ENTRY_BYTES * (hi - lo) > BATCH_BYTES:
+            # A little early rather than late: all entries of the batch count as if it were full.
+            room = BATCH_BYTES - _ENTRY_BYTES * (hi - lo)
+            hi = max(lo + 1, bisect_right(ends, start + room, lo, hi))
+        size = ends[hi - 1] - start
+        if size > ENTRY_BYTES_MAX:  # a single one, since several fit a batch
+            raise LimitExceeded("the size of an entry in bytes", size, ENTRY_BYTES_MAX)
+        yield lo, hi, size + _ENTRY_BYTES * (hi - lo)
+        lo, start = hi, ends[hi - 1]
+
+
+def gathered(first: Part, others: Sequence[Part]) -> int:
+    """How many of the others, from the first of them on, can share a batch with it."""
+    if first.alone:
+        return 0
+    size, count = first.size, len(first)
+    keyed = first.keys is not None
+    for index, part in enumerate(others):
+        size += part.size
+        count += len(part)
+        keyed |= part.keys is not None
+        most = KEYED_ENTRIES_MAX if keyed else BATCH_ENTRIES_MAX
+        if part.alone or part.accepted != first.accepted or size > BATCH_BYTES or count > most:
+            return index
+    return len(others)
+
+
+def command_of(
+    parts: Sequence[Part], turn: makers.Turn, topic: str, partition: int, partitions: int
+) -> Command:
+    """The batch of these parts."""
+    first = parts[0]
+    if first.make is not None:
+        return first.make(turn)
+    if len(parts) == 1:
+        values, keys, headers = first.values, first.keys, first.headers
+    else:
+        values = [value for part in parts for value in part.values]
+        keys = _keys(parts)
+        headers = _headers(parts)
+    return makers.produce(
+        turn,
+        topic,
+        columns.encode(values, keys=keys, headers=headers),
+        len(values),
+        partition=partition,
+        partitions=partitions,
+        key_hashes=None if keys is None else columns.key_hashes(keys),
+        ids=first.ids,
+        expect_last=first.expect_last,
+    )
+
+
+def check(
+    topic: str, partition: int | None, ids: Sequence[bytes] | None, expect_last: int | None
+) -> None:
+    """
+    Raises:
+        Refused: no batch could be made so.
+    """
+    makers.produce(
+        makers.Turn(bytes(16), 1),
+        topic,
+        b"",
+        1 if ids is None else len(ids),
+        partition=partition or 0,
+        ids=ids,
+        expect_last=expect_last,
+    )
+
+
+def size_of(values: Sequence[bytes]) -> int:
+    """In bytes, about."""
+    return sum(map(len, values)) + _ENTRY_BYTES * len(values)
+
+
+def as_bytes(what: str, value: object) -> bytes:
+    """
+    Raises:
+        TypeError: it is neither bytes nor text.
+    """
+    if type(value) is bytes:
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"{what} is bytes or text, and not {type(value).__name__}: {value!r:.60}")
+
+
+def all_bytes(what: str, column: Sequence[object]) -> Sequence[bytes]:
+    """
+    Raises:
+        TypeError: one of them is neither bytes nor text.
+    """
+    if isinstance(column, str | bytes | bytearray | memoryview):
+        raise TypeError(f"{what}s are many, in a list or the like, and not one {column!r:.60}")
+    if not isinstance(column, list | tuple):
+        column = [*column]
+    if set(map(type, column)) <= {bytes}:
+        return column  # type: ignore[return-value]  # the set says so
+    return [as_bytes(what, value) for value in column]
+
+
+def all_keys(column: Sequence[object] | None) -> Sequence[bytes | None] | None:
+    """
+    Raises:
+        TypeError: one of them is neither bytes nor text nor None.
+    """
+    if column is None:
+        return None
+    return [None if key is None else as_bytes("a key", key) for key in column]
+
+
+def _keys(parts: Sequence[Part]) -> list[bytes | None] | None:
+    if all(part.keys is None for part in parts):
+        return None
+    joined: list[bytes | None] = []
+    for part in parts:
+        joined += [None] * len(part) if part.keys is None else part.keys
+    return joined
+
+
+def _headers(parts: Sequence[Part]) -> list[HeadersLike] | None:
+    if all(part.headers is None for part in parts):
+        return None
+    joined: list[HeadersLike] = []
+    for part in parts:
+        joined += [()] * len(part) if part.headers is None else part.headers
+    return joined
+
+
+assert ENTRY_BYTES_MAX <= BATCH_BYTES <= BATCH_BYTES_MAX // 2  # a full one, with all its ends

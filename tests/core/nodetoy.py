@@ -1,0 +1,104 @@
+"""A node without anything around it: frames in, answers out, decided by a real state.
+
+Connections that broke keep what they had received, and may still apply it later: a session that was
+slow to read does just that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from core.rowkit import Row
+from duckrow.node import columns, frames, requests
+from duckrow.node.commands import Command, decode_head
+from duckrow.node.effects import WAITING, Answer, Appended, Result
+from duckrow.node.env import Buffer
+from duckrow.node.errors import DuckrowError
+from duckrow.node.frames import FrameReader
+from duckrow.node.requests import Verb, Welcome
+
+Key = tuple[bytes, int, str, int, int]
+
+
+class Connection:
+    """The node's side of one."""
+
+    def __init__(self) -> None:
+        self.reader = FrameReader()
+        self.inbox: list[tuple[int, int, list[object], Buffer]] = []
+        self.answers: list[bytes] = []
+        self.is_open = True
+
+    def send(self, buffers: list[Buffer]) -> None:
+        if not buffers:
+            return
+        self.reader.receive_data(b"".join(buffers))
+        while (frame := self.reader.next_frame()) is not None:
+            self.reader.accept_hello()
+            self.inbox.append((*requests.opened(frame.head), frame.body))
+
+    def answer(self, head: bytes) -> None:
+        if self.is_open:
+            self.answers.append(b"".join(bytes(part) for part in frames.encode(head)))
+
+
+class Toy:
+    def __init__(self, lineage: int = 7) -> None:
+        self.row = Row()
+        self.lineage = lineage
+        self.refuse: Callable[[], DuckrowError | None] = lambda: None
+        self.log: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # by (topic id, partition)
+        self.orders: list[Command] = []  # as they were let in
+        self._waiting: dict[Key, list[tuple[Connection, int, bool]]] = {}
+
+    def take(self, connection: Connection) -> None:
+        """The oldest request of a connection."""
+        reference, verb, fields, body = connection.inbox.pop(0)
+        if verb == Verb.HELLO:
+            welcome = Welcome(requests.VERSION, "m1", self.lineage, b"c" * 16, 0, {})
+            connection.answer(requests.answer(reference, *welcome))
+        elif verb == Verb.ORDER:
+            error = self.refuse()
+            if error is not None:
+                connection.answer(requests.failure(reference, error))
+                return
+            raw, accepted = fields[0], fields[1]
+            assert isinstance(raw, bytes)
+            self._order(connection, reference, Command(raw, bytes(body)), accepted is True)
+        else:
+            raise AssertionError(f"the toy does not know {verb}")
+
+    def _order(
+        self, connection: Connection, reference: int, command: Command, accepted: bool
+    ) -> None:
+        head = decode_head(command.head)
+        self.orders.append(command)
+        key = head.pid, head.epoch, head.topic, head.partition, head.seq
+        self._waiting.setdefault(key, []).append((connection, reference, accepted))
+        self.apply(command)
+
+    def apply(self, *commands: Command) -> None:
+        self.row.time += 1_000
+        for effect in self.row.item(*commands):
+            if isinstance(effect, Answer):
+                self._answer(effect)
+            elif isinstance(effect, Appended):
+                self._append(effect)
+
+    def _answer(self, answer: Answer) -> None:
+        key = answer.pid, answer.epoch, answer.topic, answer.partition, answer.seq
+        result: Result = answer.result
+        waits = result.code == WAITING
+        asked = self._waiting.pop(key, [])
+        for connection, reference, accepted in asked:
+            make = requests.more if waits and not accepted else requests.answer
+            connection.answer(make(reference, *result))
+        if waits:  # the first answer to an accepted order is the last
+            self._waiting[key] = [each for each in asked if not each[2]]
+
+    def _append(self, effect: Appended) -> None:
+        content = self.row.items[effect.position - 1].content
+        body = content.commands[effect.index].body  # type: ignore[union-attr]
+        values = columns.decode(body).value_list(0, effect.count)
+        there = self.log.setdefault((effect.topic_id, effect.partition), [])
+        there += enumerate(values, effect.first)
