@@ -35,7 +35,7 @@ from .waiters import Waiters
 
 NOWHERE = 0  # no segment has this number
 REMIND_SECONDS_MIN = 0.001  # between two clock commands
-COMMANDS_AT_ONCE = 256  # applied before others get a turn: some milliseconds
+EFFECTS_AT_ONCE = 256  # of what is applied before others get a turn: some milliseconds
 
 
 class Keeper:
@@ -123,25 +123,25 @@ class Keeper:
         return (await self.order(makers.barrier(self._turn()))).position
 
     async def _follow(self) -> None:
+        done = 0  # since the last turn for others, or longer; `take` need not wait
         while True:
             items = await self.row.take()
             for command, error in self.row.take_refused():
                 self.calls.fail(key_of(decode_head(command.head)), error)
-            applied = 0
             for item in items:
-                await self._apply(item)
+                done += await self._apply(item)
                 if isinstance(item.content, Bundle):
                     self.tally.bundles += 1
                     self.tally.commands += len(item.content.commands)
-                    applied += len(item.content.commands)
-                    if applied >= COMMANDS_AT_ONCE:
-                        applied = 0
-                        self.on_turn()
-                        await trio.lowlevel.checkpoint()
+                if done >= EFFECTS_AT_ONCE:
+                    done = 0
+                    self.on_turn()
+                    await trio.lowlevel.checkpoint()
             self.on_turn()
             self._note_due()
 
-    async def _apply(self, item: Item) -> None:
+    async def _apply(self, item: Item) -> int:
+        """How many effects it had."""
         effects = apply(self.state, item)
         places = dict.fromkeys(older(item.position, effects), NOWHERE)
         if places:
@@ -153,6 +153,7 @@ class Keeper:
             self.cache.put(item.place, item.content.commands)
         self._tell(effects)
         self.on_progress(item)
+        return len(effects)
 
     async def _find(self, places: dict[int, int]) -> None:
         """Where the bodies of older items lie; one that is damaged is told when it is read."""

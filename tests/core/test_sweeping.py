@@ -106,7 +106,7 @@ def test_a_restart_in_the_middle_changes_nothing_of_what_follows() -> None:
             if restarts:
                 row.rest()
             seen += row.tick(3)
-            seen += row.item(row.batch(partition=MANY - 1 - 40 * index, partitions=MANY))
+            seen += row.item(row.batch(partition=MANY - 1 - MANY // 12 * index, partitions=MANY))
         effects.append(seen)
 
     assert effects[0] == effects[1]
@@ -165,6 +165,28 @@ def test_fewer_lanes_than_there_are_come_bit_by_bit() -> None:
     assert most > 150
     assert all(before - after <= 16 for before, after in zip([most, *sizes], sizes, strict=False))
     assert sizes[-1] == 10
+
+
+def test_of_what_a_writer_left_behind_a_commit_drops_so_much() -> None:
+    row = Row()
+    left = PARTITIONS_PER_ITEM + 30
+    stages = [
+        makers.stage(
+            Turn(BOB, seq, 0, seq - 1, row.time), "t", b"x", 1, writer=b"w", batch=1, task=0
+        )
+        for seq in range(1, left + 2)
+    ]
+    answers = [each for each in row.item(*stages) if isinstance(each, Answer)]
+    last = answers[-1].result
+
+    done = row.ask(makers.commit(row.turn(), b"w", 1, [(last.position, last.detail)]))
+
+    assert done.count == 1
+    assert len(row.state.stages) == left - PARTITIONS_PER_ITEM
+    row.rest()
+    row.ask(makers.commit(row.turn(), b"w", 2, []))
+    assert not row.state.stages
+    assert not row.state.stages_of
 
 
 def test_a_commit_of_nothing_does_not_look_at_later_stages() -> None:

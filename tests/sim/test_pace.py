@@ -12,7 +12,7 @@ from duckrow.node.commands import Command
 from duckrow.node.env import Env
 from duckrow.node.errors import Refused
 from duckrow.node.housekeeping import HousekeepingOptions
-from duckrow.node.keeper import COMMANDS_AT_ONCE, Keeper
+from duckrow.node.keeper import EFFECTS_AT_ONCE, Keeper
 from duckrow.node.limits import BUNDLE_COMMANDS_MAX, SEGMENT_BYTES
 from duckrow.node.producer import Producer
 from duckrow.node.storeoptions import LEVELS, WRITE, StoreOptions
@@ -51,7 +51,7 @@ def test_many_commands_at_once_are_applied_in_turns_with_others(level: str) -> N
     options = attrs.evolve(
         SMALL, store=StoreOptions(level=level, soft_reserve_fraction=0.0, segment_bytes=1 << 20)
     )
-    count = 20 * COMMANDS_AT_ONCE
+    count = 20 * EFFECTS_AT_ONCE
 
     async def work(node: Keeper) -> None:
         async def order() -> None:
@@ -59,7 +59,7 @@ def test_many_commands_at_once_are_applied_in_turns_with_others(level: str) -> N
 
         *before, last = produces(count)
         # The other may have come late to the first.
-        assert await turns_during(order) >= count // COMMANDS_AT_ONCE - 1
+        assert await turns_during(order) >= count // EFFECTS_AT_ONCE - 1
         assert node.state.partition(node.state.topics.rows["t"].id, 0).last == count
 
     run(Machine(), work, options)
