@@ -18,7 +18,7 @@ from bisect import bisect_left, insort
 
 from .commands import Commit, Head, Stage
 from .effects import Code, Effect, Reason, Result
-from .limits import BUNDLE_COMMANDS_MAX, FORGOTTEN_PER_COMMAND
+from .limits import BUNDLE_COMMANDS_MAX, FORGOTTEN_PER_COMMAND, PARTITIONS_PER_ITEM
 from .numbering import append
 from .policies import has_room, too_large
 from .state import EMPTY, State
@@ -88,9 +88,7 @@ def commit(state: State, head: Head, ticket: int, lane: Lane, effects: list[Effe
     state.writers.renew(writer, Writer(batch, count, state.position))
     if len(state.writers) > state.settings.writers_max:
         forget_writers(state)
-    of_writer = state.stages_of.get(writer, [])
-    for _, name in of_writer[: bisect_left(of_writer, (batch + 1,))]:
-        _drop(state, name)
+    _drop_passed(state, writer, batch, [name for name, _, _ in chosen])
     return Result(Code.ORDERED, count=count, position=state.position)
 
 
@@ -161,6 +159,20 @@ def _full(state: State, chosen: list[tuple[int, Topic, Staged]]) -> Result | Non
         if key in state.queues or not has_room(topic.policy, now, count, size):
             return Result(Code.FULL, position=state.position)
     return None
+
+
+def _drop_passed(state: State, writer: bytes, batch: int, chosen: list[int]) -> None:
+    """What was committed goes, and of what the writer left behind so much; the rest later."""
+    of_writer = state.stages_of.get(writer, [])
+    end = bisect_left(of_writer, (batch + 1,))
+    used = set(chosen)
+    left = [each for each in of_writer[:end] if each[1] not in used]
+    gone = left[:PARTITIONS_PER_ITEM]
+    of_writer[:end] = left[PARTITIONS_PER_ITEM:]
+    for name in (*chosen, *(name for _, name in gone)):
+        state.stages.drop(name)
+    if not of_writer:
+        state.stages_of.pop(writer, None)
 
 
 def _drop(state: State, name: int) -> None:

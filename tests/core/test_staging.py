@@ -9,6 +9,7 @@ from duckrow.node import makers
 from duckrow.node.aging import next_due
 from duckrow.node.commands import Command
 from duckrow.node.effects import Appended, Code, Reason, Result
+from duckrow.node.limits import PARTITIONS_PER_ITEM
 from duckrow.node.makers import Turn
 from duckrow.node.state import oldest_waiting
 
@@ -217,11 +218,12 @@ def test_a_shorter_expiry_holds_at_once() -> None:
 
 def test_very_many_stages_expire_item_by_item_but_none_is_committed_late() -> None:
     row = Row(stage_expiry=SECOND)
-    row.item(*(staging(row, task=n) for n in range(700)))
+    count = 3 * PARTITIONS_PER_ITEM - 50
+    row.item(*(staging(row, task=n) for n in range(count)))
     at = row.state.position
     row.tick(5)
-    assert len(row.state.stages) == 450
-    result = commit(row, [(at, 690)])
+    assert len(row.state.stages) == 2 * PARTITIONS_PER_ITEM - 50
+    result = commit(row, [(at, count - 10)])
     assert result.reason == Reason.STAGE_GONE
     row.tick()
     assert len(row.state.stages) == 0

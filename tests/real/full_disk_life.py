@@ -84,7 +84,7 @@ async def live(node: Keeper, root: Path, disk: Any, *, to_the_last_byte: bool) -
     await producer.produce("kept", [b"kept"])
     try:
         while True:
-            await producer.produce("t", [bytes(4_000)])
+            await producer.produce("t", [bytes(16_000)])
     except Full:
         pass
     stuffing = root / "stuffing"
