@@ -53,15 +53,25 @@ async def read_index_head(disk: Disk, number: int) -> IndexHead | None:
     except FileNotFoundError:
         return None
     try:
-        raw = await read_or_zeros(file, 0, PAGE_BYTES)
-        if len(raw) < (needed := index_head_length(raw)):
-            raw = await read_or_zeros(file, 0, needed)
-        head = decode_index_head(raw)
-        return head if head.segment == number and file.size == head.size else None
+        return await index_head_in(file, number)
     except Corrupt:
         return None
     finally:
         file.close()
+
+
+async def index_head_in(file: File, number: int) -> IndexHead:
+    """
+    Raises:
+        Corrupt: it is no whole index file of that segment.
+    """
+    raw = await read_or_zeros(file, 0, PAGE_BYTES)
+    if len(raw) < (needed := index_head_length(raw)):
+        raw = await read_or_zeros(file, 0, needed)
+    head = decode_index_head(raw)
+    if head.segment != number or file.size != head.size:
+        raise Corrupt(f"{index_file(number)} is not the index of its segment")
+    return head
 
 
 async def read_places(disk: Disk, head: IndexHead) -> array[int]:
@@ -71,9 +81,17 @@ async def read_places(disk: Disk, head: IndexHead) -> array[int]:
     """
     file = await disk.open(index_file(head.segment))
     try:
-        raw = await read_or_zeros(file, head.places_at, 8 * head.count)
+        return await places_in(file, head)
     finally:
         file.close()
+
+
+async def places_in(file: File, head: IndexHead) -> array[int]:
+    """
+    Raises:
+        Corrupt: as `read_places`.
+    """
+    raw = await read_or_zeros(file, head.places_at, 8 * head.count)
     check_places(head, raw)
     places = array("Q")
     places.frombytes(raw)

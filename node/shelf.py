@@ -13,7 +13,7 @@ from .errors import Corrupt, DiskFailed, NotFound
 from .places import segment_of
 from .positions import LEFT_OUT, LOST, Column, encode_index
 from .recovery import EVERYTHING, Recovery
-from .segmentreads import feed, read_index_head, read_places
+from .segmentreads import feed, index_head_in, places_in, read_index_head
 from .segments import ASIDE, OpenFiles, Segment, index_file, segment_file
 
 COLUMNS_MAPPED = 8  # of sealed segments: those who read the past are few, and read on
@@ -201,20 +201,22 @@ class Shelf:
 
     async def _map(self, segment: Segment) -> memoryview | None:
         """None: the file is missing or damaged; the column was made again."""
-        head = await read_index_head(self.disk, segment.number)
+        file = None
         try:
-            if head is None or head.uuid != segment.uuid or head.covered != segment.size:
-                raise Corrupt(f"{index_file(segment.number)} is not the index of its segment")
-            await read_places(self.disk, head)  # reads and checks, so that mapping does not wait
+            # One file throughout: a rewrite may put another one under its name at any moment.
             file = await self.disk.open(index_file(segment.number))
+            head = await index_head_in(file, segment.number)
+            if head.uuid != segment.uuid or head.covered != segment.size:
+                raise Corrupt(f"{index_file(segment.number)} is not the index of its segment")
+            await places_in(file, head)  # reads and checks, so that mapping does not wait
+            return file.map().data[head.places_at :].cast("Q")
         except (Corrupt, OSError):
             segment.column, chronicle = await self.read_again(segment)
             self.unindexed.append((segment, chronicle))
             return None
-        try:
-            return file.map().data[head.places_at :].cast("Q")
         finally:
-            file.close()
+            if file is not None:
+                file.close()
 
     async def _chronicle_before(self, segment: Segment, before: Segment | None) -> Chronicle | None:
         if segment.number == 1:

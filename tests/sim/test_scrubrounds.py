@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 import trio
@@ -197,3 +198,32 @@ def test_a_disk_that_fails_ends_the_process() -> None:
 
     machine = Machine(1)
     life(machine, work)
+
+
+def test_an_index_that_is_replaced_while_it_is_read_is_no_damage() -> None:
+    """A rewrite puts another file under the same name; both are whole."""
+    rewritten = []
+
+    async def rewrite(row: LoneRow, delay: float) -> None:
+        await trio.sleep(delay)
+        rewritten.append(await row.store.rewrite(1, frozenset()))
+
+    async def work(row: LoneRow, story: Story, delay: float) -> None:
+        for size in (20_000, 900, 900, 900, 20_000, 900):
+            await story.produce(row, size)
+        await row.store.sync()
+        while row.store.unindexed:
+            await row.store.index_sealed()
+        row.release(row.store.position, row.store.position)
+        machine.media.latency = 0.001
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rewrite, row, max(0.0, delay))
+            await trio.sleep(max(0.0, -delay))
+            assert await row.store.scrub() == [], f"{delay} s later"
+        machine.media.latency = 0.0
+
+    for step in range(-40, 20):
+        machine = Machine(1)
+        small_ones = small(segment_bytes=32 * 1024, followable_bytes=0)
+        life(machine, partial(work, delay=step * 0.0005), small_ones)
+    assert min(rewritten) > 0
