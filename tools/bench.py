@@ -24,7 +24,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import bench_append, bench_apply, bench_pauses, bench_simulation, bench_volume
+from . import (
+    bench_append,
+    bench_apply,
+    bench_pauses,
+    bench_sessions,
+    bench_simulation,
+    bench_volume,
+)
 from .bench_figures import Figure, Group, NoRoomError, Settings, machine, number
 
 GROUPS = (
@@ -33,6 +40,8 @@ GROUPS = (
     Group("columns", "bodies of 1,000 entries are checked and opened", bench_apply.open_columns),
     Group("fsync", "how many produces share a sync", bench_simulation.grouping),
     Group("simulation", "task steps of simulated clusters", bench_simulation.speed),
+    Group("idle", "connections that do nothing", bench_sessions.idle),
+    Group("fan-out", "one producer, many followers", bench_sessions.fan_out),
     Group("pauses", "the longest step of the loop while it prunes", bench_pauses.pauses),
     Group("topics", "many topics", bench_volume.topics),
     Group("batches", "many entries, in batches of 100", bench_volume.batches),
