@@ -19,7 +19,7 @@ together share one bundle, one write and one sync.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
@@ -27,25 +27,20 @@ import trio
 from . import doubt
 from .commands import Command
 from .env import Disk, Env
-from .errors import Conflict, Corrupt, Full, NoQuorum, NotFound
+from .errors import Corrupt, Full, NoQuorum, NotFound
 from .findings import Hole
-from .forms import Start
 from .limits import KIB
-from .proof import Proof
+from .lonestart import LoneStart, Prove, end_at
 from .reserve import OK
-from .row import Item, Member, RowStatus, View
+from .row import Item, RowStatus
 from .rowstore import RowStore
 from .scrubrounds import ScrubRounds
-from .segments import segment_file
 from .storeoptions import FSYNC, MEMORY, WRITE, StoreOptions
 from .wakeup import Wakeup
 
 REPLAY_BYTES: Final = 256 * KIB  # of heads, handed out at once while the past is read
 COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
 LOOK_BYTES: Final = 256 * KIB  # written between two looks at the free space
-Prove = Callable[[RowStore], Awaitable[Proof | None]]
-INCARNATION_BITS: Final = 64
-LINEAGE_BITS: Final = 63
 
 
 class LoneRow:
@@ -69,7 +64,6 @@ class LoneRow:
         self._unseen_bytes = 0  # written since the free space was looked at
         self._closed = False
         self.scrubs = ScrubRounds(store, disk, env.wall_us)
-        self._doubted = False  # a sync of an earlier life failed
         self._taker, self._syncer = Wakeup(), Wakeup()
         if self._waits_for_sync:
             store.on_synced(self._taker.wake)
@@ -100,13 +94,15 @@ class LoneRow:
         store = await RowStore.open(disk, env, options)
         done = False
         try:
+            doubted = await disk.exists(doubt.NAME)
+            start = LoneStart(store, env, id_, doubted=doubted)
+            start.check_alone()
             row = cls(store, disk, env, id_)
-            row._check_alone()
-            row._doubted = await disk.exists(doubt.NAME)
-            lost = await row._lost_end(prove)
+            lost = await start.lost_end(prove)
             if lost is None:
-                await row._begin()
-                if row._doubted:
+                row._view = await start.begin()
+                row._past_end = store.position
+                if doubted:
                     await doubt.clear_doubt(disk)
             else:
                 row._break(lost)
@@ -135,7 +131,7 @@ class LoneRow:
         if ahead:
             first = min(ahead, key=_first)
             self._past_end = min(self._past_end, first.first - 1)
-            self._break(_end_at(first))
+            self._break(end_at(first))
 
     async def run(self) -> None:
         """Syncs, indexes sealed segments, looks after a disk that is full, scrubs; until cancelled.
@@ -391,78 +387,6 @@ class LoneRow:
                     await trio.sleep(store.options.reserve_seconds)
             await self._indexer.wait()
 
-    # -- the start --------------------------------------------------------------------------
-
-    def _check_alone(self) -> None:
-        chronicle = self.store.chronicle
-        newest = chronicle.newest_view
-        members = () if newest is None else tuple(member.id for member in newest.members)
-        if chronicle.register or members not in ((), (self._id,)):
-            raise Conflict(
-                f"this row belongs to a cluster of the members {list(members)}, and this is a node "
-                f"alone with id {self._id}: start it with its bridge, or with the id of the member"
-            )
-
-    async def _lost_end(self, prove: Prove | None) -> Corrupt | None:
-        """Why nothing may be written behind the last item that is there."""
-        store = self.store
-        hole = next((hole for hole in store.holes if not hole.last), None)
-        if hole is not None:
-            return _end_at(hole)
-        proof = None if prove is None else await prove(store)
-        # Where acknowledged items may be missing anyway, a new lineage says so.
-        if proof is None or self._may_have_lost():
-            return None
-        return Corrupt(
-            f"the row ends at position {store.position}, and had come to {proof.position}, as "
-            f"{proof.file} says: the end of {segment_file(store.segments()[-1].number)}, or a file "
-            "behind it, is lost"
-        )
-
-    def _may_have_lost(self) -> bool:
-        chronicle = self.store.chronicle
-        view = chronicle.newest_view
-        if view is None:
-            return False
-        named = chronicle.starts.get(view.members[0].incarnation)
-        return may_have_lost(view, named, self._env.boot_id, doubted=self._doubted)
-
-    async def _begin(self) -> None:
-        chronicle, rng = self.store.chronicle, self._env.rng
-        before, lost = chronicle.newest_view, self._may_have_lost()
-        incarnation = rng.getrandbits(INCARNATION_BITS)
-        await self._insist(lambda: self.store.begin(incarnation))
-        await self._insist(self.store.order_waiting)
-        if before is None:
-            cluster, lineage, number = rng.randbytes(16), rng.getrandbits(LINEAGE_BITS), 1
-        else:
-            cluster, lineage, number = before.cluster, before.lineage, before.id + 1
-            if lost:
-                lineage = rng.getrandbits(LINEAGE_BITS)
-        view = View(
-            id=number,
-            members=(Member(self._id, incarnation, 1),),
-            cluster=cluster,
-            lineage=lineage,
-            durability=self.store.options.level,
-            voters=((self._id, 1, self.store.uuid, True),),
-            cut=((self._id, chronicle.heard.get(self._id, 0)),) if before else (),
-            cont=(self._id,) if before else (),
-        )
-        await self._insist(lambda: self.store.install(view))
-        await self.store.sync()
-        self._view = number
-        self._past_end = self.store.position
-
-    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
-        """What a start has to write may use the reserve."""
-        try:
-            await step()
-        except Full:
-            if not await self.store.reserve.give_up():
-                raise
-            await step()
-
     # -- checks -----------------------------------------------------------------------------
 
     def _check_open(self, commands: Sequence[Command], size: int) -> None:
@@ -484,25 +408,8 @@ class LoneRow:
             self.broken = error
 
 
-def may_have_lost(view: View, start: Start | None, boot_id: str, *, doubted: bool = False) -> bool:
-    """May the incarnation that the view names have acknowledged what is no longer there?
-
-    Its own start says under which boot it ran; without one (damage) it may have been another.
-    `doubted`: a sync failed, and what it should have made durable may have left the cache, too.
-    """
-    if view.durability == FSYNC:
-        return False
-    if doubted or start is None:
-        return True
-    return not (start.clean or start.boot_id == boot_id)
-
-
 def _size(command: Command) -> int:
     return len(command.head) + len(command.body) + COMMAND_BYTES
-
-
-def _end_at(hole: Hole) -> Corrupt:
-    return Corrupt(f"the row ends at position {hole.first - 1}: {hole.damage}")
 
 
 def _first(hole: Hole) -> int:

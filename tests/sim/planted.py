@@ -73,7 +73,7 @@ PLANTED = _bugs(
         (
             "lineage_kept",
             "whoever may have lost entries says so by a new lineage",
-            "node/lonerow.py",
+            "node/lonestart.py",
             "                lineage = rng.getrandbits(LINEAGE_BITS)\n        view",
             "                pass\n        view",
         ),

@@ -1,0 +1,128 @@
+"""The start of a row of one (N7): a new incarnation, and the mark of the next view.
+
+    START fsynced ─► what waits gets its place ─► the mark of view e+1 fsynced ─► it may act
+
+Where acknowledged items may be missing the mark names a new lineage.  Where they certainly are, and
+should not be, nothing is written, and the row ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from .env import Env
+from .errors import Conflict, Corrupt, Full
+from .findings import Hole
+from .forms import Start
+from .proof import Proof
+from .row import Member, View
+from .rowstore import RowStore
+from .segments import segment_file
+from .storeoptions import FSYNC
+
+INCARNATION_BITS: Final = 64
+LINEAGE_BITS: Final = 63
+Prove = Callable[[RowStore], Awaitable[Proof | None]]
+
+
+class LoneStart:
+    """Of a store that was recovered; `doubted`: a sync of an earlier life failed."""
+
+    def __init__(self, store: RowStore, env: Env, id_: int, *, doubted: bool) -> None:
+        self._store, self._env, self._id, self._doubted = store, env, id_, doubted
+
+    def check_alone(self) -> None:
+        """
+        Raises:
+            Conflict: the row belongs to a cluster of several, or to another member.
+        """
+        chronicle = self._store.chronicle
+        newest = chronicle.newest_view
+        members = () if newest is None else tuple(member.id for member in newest.members)
+        if chronicle.register or members not in ((), (self._id,)):
+            raise Conflict(
+                f"this row belongs to a cluster of the members {list(members)}, and this is a node "
+                f"alone with id {self._id}: start it with its bridge, or with the id of the member"
+            )
+
+    async def lost_end(self, prove: Prove | None) -> Corrupt | None:
+        """Why nothing may be written behind the last item that is there."""
+        store = self._store
+        hole = next((hole for hole in store.holes if not hole.last), None)
+        if hole is not None:
+            return end_at(hole)
+        proof = None if prove is None else await prove(store)
+        # Where acknowledged items may be missing anyway, a new lineage says so.
+        if proof is None or self._may_have_lost():
+            return None
+        return Corrupt(
+            f"the row ends at position {store.position}, and had come to {proof.position}, as "
+            f"{proof.file} says: the end of {segment_file(store.segments()[-1].number)}, or a file "
+            "behind it, is lost"
+        )
+
+    def _may_have_lost(self) -> bool:
+        chronicle = self._store.chronicle
+        view = chronicle.newest_view
+        if view is None:
+            return False
+        named = chronicle.starts.get(view.members[0].incarnation)
+        return may_have_lost(view, named, self._env.boot_id, doubted=self._doubted)
+
+    async def begin(self) -> int:
+        """START, leftovers and the mark of the next view, durably; the number of that view.
+
+        Raises:
+            Full, DiskFailed.
+        """
+        chronicle, rng = self._store.chronicle, self._env.rng
+        before, lost = chronicle.newest_view, self._may_have_lost()
+        incarnation = rng.getrandbits(INCARNATION_BITS)
+        await self._insist(lambda: self._store.begin(incarnation))
+        await self._insist(self._store.order_waiting)
+        if before is None:
+            cluster, lineage, number = rng.randbytes(16), rng.getrandbits(LINEAGE_BITS), 1
+        else:
+            cluster, lineage, number = before.cluster, before.lineage, before.id + 1
+            if lost:
+                lineage = rng.getrandbits(LINEAGE_BITS)
+        view = View(
+            id=number,
+            members=(Member(self._id, incarnation, 1),),
+            cluster=cluster,
+            lineage=lineage,
+            durability=self._store.options.level,
+            voters=((self._id, 1, self._store.uuid, True),),
+            cut=((self._id, chronicle.heard.get(self._id, 0)),) if before else (),
+            cont=(self._id,) if before else (),
+        )
+        await self._insist(lambda: self._store.install(view))
+        await self._store.sync()
+        return number
+
+    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
+        """What a start has to write may use the reserve."""
+        try:
+            await step()
+        except Full:
+            if not await self._store.reserve.give_up():
+                raise
+            await step()
+
+
+def may_have_lost(view: View, start: Start | None, boot_id: str, *, doubted: bool = False) -> bool:
+    """May the incarnation that the view names have acknowledged what is no longer there?
+
+    Its own start says under which boot it ran; without one (damage) it may have been another.
+    `doubted`: a sync failed, and what it should have made durable may have left the cache, too.
+    """
+    if view.durability == FSYNC:
+        return False
+    if doubted or start is None:
+        return True
+    return not (start.clean or start.boot_id == boot_id)
+
+
+def end_at(hole: Hole) -> Corrupt:
+    return Corrupt(f"the row ends at position {hole.first - 1}: {hole.damage}")
