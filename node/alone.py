@@ -26,6 +26,7 @@ from .numberfolder import NumberFolder
 from .numbergrowing import restored
 from .numbers import Numbers
 from .proof import prover
+from .rare import rare_cache, rare_housekeeping, rare_store
 from .snapshots import Snapshot, Snapshots
 from .state import State
 from .storeoptions import StoreOptions
@@ -56,9 +57,10 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
     folders = await _folders(env.disk)
     snapshots, folder = Snapshots(folders[1]), NumberFolder(folders[2])
     prove = prover(snapshots, folder)
-    row = await LoneRow.open(folders[0], env, options.store, prove=prove)
+    row = await LoneRow.open(folders[0], env, rare_store(env, options.store), prove=prove)
     try:
-        keeper, housekeeping = await _recovered(env, row, snapshots, folder, options.housekeeping)
+        rare = rare_housekeeping(env, options.housekeeping)
+        keeper, housekeeping = await _recovered(env, row, snapshots, folder, rare)
         orderly = False
         try:
             async with trio.open_nursery() as nursery:
@@ -129,7 +131,7 @@ async def _recovered(
         )
     state, numbers, lost = best
     row.follow(state.position)
-    keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us)
+    keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us, cache=rare_cache(env))
     housekeeping = Housekeeping(keeper, snapshots, folder, options, lost)
     housekeeping.resume()
     await keeper.catch_up()

@@ -49,11 +49,12 @@ class Keeper:
         *,
         rng: random.Random,
         wall_us: Callable[[], int],
+        cache: Cache | None = None,
     ) -> None:
         self.row = row
         self.state = state
         self.numbers = numbers
-        self.cache = Cache()
+        self.cache = Cache() if cache is None else cache
         self.waiters = Waiters()
         self.reader = Reader(state, numbers, self.cache, row.store, self.waiters)
         self.calls = Calls()

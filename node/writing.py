@@ -277,22 +277,26 @@ class Writer:
                 self._names_unsynced |= names
         self.durable, self.durable_position = durable, position
         self._close_sealed()
-        if mark and not self._unsynced:
+        if mark:
             self._mark()
 
     def _mark(self) -> None:
         """Says, as nothing else does, that everything before it was durable.
 
-        Not synced itself: it comes to the disk with what is written next, or when the kernel likes.
+        Also behind what was written meanwhile, which claims less; else damage would look torn until
+        the next write.  Not synced itself: it comes to the disk with what is written next, or when
+        the kernel likes.
         """
         segment, handle = self.open, self._handle
         assert segment is not None and handle is not None
+        clean = handle not in self._unsynced
         if segment.size + PREFIX_BYTES <= self._options.segment_bytes:
             try:
                 self.append(RecordKind.MARK, b"")
             except Full:
                 return
-            self._unsynced.remove(handle)
+            if clean:
+                self._unsynced.remove(handle)
 
     def _close_sealed(self) -> None:
         """Sealed segments that are synced belong to the readers."""

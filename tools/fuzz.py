@@ -126,8 +126,8 @@ def planted(names: list[str], first: int, limit: int, jobs: int, results: Path |
             print(f"    {command(last['seed'], '--planted', name)}", flush=True)
         else:
             print(f"{name:32} NOT FOUND in {limit} seeds", flush=True)
-    if results is not None:
-        results.write_text(json.dumps(found, indent=1))
+        if results is not None:  # each time: it may take hours
+            results.write_text(json.dumps(found, indent=1))
     return 1 if any(bug["seeds"] is None for bug in found.values()) else 0
 
 

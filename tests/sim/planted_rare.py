@@ -1,0 +1,175 @@
+"""Planted bugs of rare moments: damage, full disks, restarts, commits, batches that wait."""
+
+from __future__ import annotations
+
+RARE = [
+    (
+        "index_of_another_uuid",
+        "an index file carries the uuid of its own segment",
+        "node/shelf.py",
+        "            uuid=segment.uuid,",
+        "            uuid=chronicle.uuid,",
+    ),
+    (
+        "full_disk_wakes_nobody",
+        "a full disk gives back what was pruned, by itself",
+        "node/housekeeping.py",
+        "            if row.status().disk != OK and row.broken is None:",
+        "            if False:",
+    ),
+    (
+        "damaged_snapshot_kept",
+        "of the two snapshots that are kept both are whole",
+        "node/snapshots.py",
+        "        self.whole = sorted({*self.whole, identity.position})",
+        "        self.whole = await self.positions()",
+    ),
+    (
+        "end_waits_for_what_cannot_come",
+        "a node whose row has ended ends in order",
+        "node/housekeeping.py",
+        (
+            "        if keeper.row.broken is not None:\n            return True  # the state is behind "
+            "its own index, and a good snapshot would have to go\n        while keeper.numbers.covered < "
+            "keeper.state.position:"
+        ),
+        "        while keeper.numbers.covered != keeper.state.position:",
+    ),
+    (
+        "torn_tail_kept",
+        "nothing is written behind a torn record",
+        "node/carrying.py",
+        "                each.file.truncate(each.end)",
+        "                pass",
+    ),
+    (
+        "reserve_not_made_again",
+        "a disk that was full goes on by itself when there is space",
+        "node/reserve.py",
+        "        if self.state != HARD or self._free() <",
+        "        if True or self._free() <",
+    ),
+    (
+        "lanes_not_in_snapshots",
+        "what is sent again after a restart is stored once",
+        "node/lanes.py",
+        "    state.lanes_of = {}\n    for key in state.lanes.rows:",
+        (
+            "    state.lanes_of = {}\n    for key in [*state.lanes.rows]:\n        state.lanes.drop(key)\n"
+            "    for key in [*state.producers.rows]:\n        state.producers.drop(key)\n"
+            "    for key in state.lanes.rows:"
+        ),
+    ),
+    (
+        "stage_shown_at_once",
+        "nobody sees a staged batch before its commit",
+        "node/staging.py",
+        "    insort(state.stages_of.setdefault(writer, []), (batch, ticket))\n",
+        (
+            "    insort(state.stages_of.setdefault(writer, []), (batch, ticket))\n"
+            "    append(state, topic, head.partition, count, head.length, head.time, ticket, effects)\n"
+        ),
+    ),
+    (
+        "commit_in_part",
+        "a commit numbers all of its stages, or none",
+        "node/staging.py",
+        "    for name, topic, staged in chosen:\n",
+        "    for name, topic, staged in chosen[:3]:\n",
+    ),
+    (
+        "commit_done_twice",
+        "a commit that is sent again does nothing",
+        "node/staging.py",
+        "    if before is not None and batch == before.batch:\n",
+        "    if False and before is not None:\n",
+    ),
+    (
+        "pruned_entries_counted_wrong",
+        "a pull across a pruned part goes on at the first entry there is",
+        "node/cursors.py",
+        "            found[partition] = max(first, done + 1)",
+        "            found[partition] = max(first + (first > done + 1), done + 1)",
+    ),
+    (
+        "oldest_waiting_lost",
+        "a batch that waits gets its numbers, or its producer is told",
+        "node/waiting.py",
+        "    policy = topic.policy\n    final = _final(\n",
+        (
+            "    policy = topic.policy\n    if len(state.queues.get(topic.key(batch.partition), ())) > 1:\n"
+            "        _leave(state, topic.key(batch.partition), next(iter(state.queues[topic.key("
+            "batch.partition)])))\n    final = _final(\n"
+        ),
+    ),
+    (
+        "expected_number_ignored",
+        "a batch that names the last number is numbered behind that one only",
+        "node/waiting.py",
+        "        if expect_last >= 0 and expect_last != now.last:",
+        "        if expect_last >= 0 and expect_last > now.last:",
+    ),
+    (
+        "skip_ignored",
+        "a batch that its producer gave up is never numbered",
+        "node/apply.py",
+        "        if head.kind == Kind.SKIP and lane.code == Code.WAITING:",
+        "        if False:",
+    ),
+    (
+        "clock_believed",
+        "entries keep their age, whatever a client's clock says",
+        "node/rowtime.py",
+        "    return max(time, latest)",
+        "    return time",
+    ),
+    (
+        "no_mark",
+        "damage to the last record is told from a torn tail",
+        "node/writing.py",
+        "        if mark:\n            self._mark()",
+        "        pass",
+    ),
+    (
+        "half_record_stays",
+        "what a full disk kept out leaves nothing behind",
+        "node/writing.py",
+        "                handle.file.truncate(segment.size)",
+        "                pass",
+    ),
+    (
+        "doubt_forgotten",
+        "a failed sync below level fsync begins a new lineage",
+        "node/lonestart.py",
+        "    if doubted or start is None:",
+        "    if start is None:",
+    ),
+    (
+        "dropped_too_early",
+        "a segment stays while anybody may ask for it",
+        "node/upkeep.py",
+        "            if may_go and not self.holders(number):",
+        "            if may_go and self.holders(number) < 3:",
+    ),
+    (
+        "segment_rewritten_without_the_living",
+        "a rewritten segment holds what can be read",
+        "node/housekeeping.py",
+        "                live.update(places)",
+        "                live.update(places[1:])",
+    ),
+    (
+        "key_of_another",
+        "an entry has the key that it was produced with",
+        "node/columns.py",
+        "        keys = self.keys.slices(lo, hi)",
+        "        keys = self.keys.slices(0, hi - lo)",
+    ),
+    (
+        "broken_row_written_to",
+        "a row that ended, damaged, takes nothing more",
+        "node/lonerow.py",
+        "                row._break(lost)",
+        "                await row._begin()",
+    ),
+]
