@@ -25,6 +25,7 @@ ZSTD: Final = 1
 FOREIGN: Final = 16  # from here on
 
 LEVEL: Final = 3  # zstd's own default: half a gigabyte a second
+_ZSTD_MAGIC: Final = bytes.fromhex("28b52ffd")
 _WINDOW_BYTES_MAX: Final = 8 * MIB  # what zstd's highest ordinary level uses
 
 
@@ -68,6 +69,23 @@ def decode(codec: int, body: Buffer, *, trusted: bool = False) -> Columns:
             f"codec {codec} is foreign: its entries are kept as they came, not as columns"
         )
     return columns.decode(unpack(codec, body), trusted=trusted)
+
+
+def check(codec: int, body: Buffer, count: int) -> None:
+    """At the door of a node: what no reader could open goes no further.
+
+    The columns of a plain body are checked whole, entry by entry in C; a packed one is undone by
+    whoever reads it, and a foreign one is nobody's here.
+
+    Raises:
+        Corrupt, LimitExceeded: it is not a body of that codec with so many entries.
+    """
+    if codec == PLAIN:
+        entries = len(columns.decode(body))
+        if entries != count:
+            raise Corrupt(f"a body holds {entries:,} entries, and its head says {count:,}")
+    elif codec == ZSTD and bytes(body[:4]) != _ZSTD_MAGIC:
+        raise Corrupt(f"{len(body):,} bytes are not a zstd frame: they begin with another magic")
 
 
 def _unpack_zstd(body: Buffer) -> bytes:

@@ -139,6 +139,9 @@ def explain(result: Result) -> str:
     """A result in one sentence, for error messages and logs."""
     code, reason = Code(result.code), Reason(result.reason)
     words = _BY_REASON.get(reason) or _BY_CODE[code]
+    if code == Code.ORDERED and not reason and not result.first:
+        # Not in one place: a topic was made, say, or stages were committed.
+        words = "{count:,} entries are in the row" if result.count else "it is done"
     told = words.format(**result._asdict(), last=result.last)
     return f"{told} (decided before)" if result.duplicate else told
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
-from . import frames, overview, requests
+from . import codec, frames, overview, requests
 from .calls import Key
-from .commands import Command, Kind, check_body, decode_head
+from .commands import Command, Kind, Produce, Stage, check_body, decode_head
 from .effects import WAITING, Result
 from .env import Buffer, Peer
 from .errors import Corrupt, Disconnected, DuckrowError, NoQuorum, Refused
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .server import Server
 
 # What a client may put into the row; the rest is for nodes, and for whoever runs the cluster.
+BATCHES: Final[dict[int, type[Produce | Stage]]] = {Kind.PRODUCE: Produce, Kind.STAGE: Stage}
 OPEN: Final = frozenset(
     {
         Kind.PRODUCE,
@@ -266,6 +267,9 @@ class Session:
         if head.kind not in OPEN:
             raise Refused(f"a command of kind {head.kind} is not for clients")
         check_body(head, body)
+        if head.kind in BATCHES:
+            batch = BATCHES[head.kind].of(head)
+            codec.check(batch.codec, body, batch.entries)
         self._server.refuse_if_stopping()
         key = self._node.submit(Command(raw, body))
         order = _Order(self, reference, key, accepted, len(body) + REQUEST_BYTES)

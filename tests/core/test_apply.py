@@ -229,3 +229,4 @@ def test_an_explanation_names_the_values() -> None:
     assert explain(row.produce(count=500)) == "500 entries are in the row, the first as 1"
     assert explain(row.produce(seq=9)).endswith("send it from seq 3 on")
     assert explain(row.configure("nobody")) == "there is no such topic"
+    assert explain(row.create("another")) == "it is done"

@@ -133,3 +133,21 @@ def test_without_the_package_the_refusal_says_how_to_get_it(
 
 def most_resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
+
+
+def test_at_the_door_a_body_has_as_many_entries_as_its_head_says() -> None:
+    body = encode([b"one", b"two"])
+    codec.check(codec.PLAIN, body, 2)
+    with pytest.raises(Corrupt, match="holds 2 entries, and its head says 3"):
+        codec.check(codec.PLAIN, body, 3)
+
+
+@pytest.mark.parametrize("number", [codec.PLAIN, codec.ZSTD])
+def test_at_the_door_what_no_reader_could_open_is_refused(number: int) -> None:
+    with pytest.raises(Corrupt):
+        codec.check(number, b"no body at all", 1)
+
+
+def test_at_the_door_a_packed_body_and_a_foreign_one_are_not_opened() -> None:
+    codec.check(codec.ZSTD, codec.pack(codec.ZSTD, encode([b"one"])), 1)
+    codec.check(codec.FOREIGN, b"anything", 7)

@@ -9,7 +9,7 @@ import trio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from duckrow.node import cbor, cursors, frames, makers, output, requests
+from duckrow.node import cbor, columns, cursors, frames, makers, output, requests
 from duckrow.node.calls import Key, Told
 from duckrow.node.commands import Kind
 from duckrow.node.effects import Code
@@ -276,6 +276,21 @@ def test_what_is_not_answered_does_nothing_if_it_cannot_be(fields: tuple[object,
         await wire.send(*fields)  # type: ignore[arg-type]
 
         assert await wire.ask(Verb.TOPICS) == [[], False]
+
+    serve(work)
+
+
+def test_a_body_that_is_not_what_its_head_says_never_comes_into_the_row() -> None:
+    async def work(there: There) -> None:
+        wire = await there.connect()
+        turn = makers.Turn(b"p" * 16, 1, 1)
+        for body, count in ((columns.encode([b"one"]), 2), (b"no columns", 1)):
+            command = makers.produce(turn, "t", body, count)
+            await wire.send(Verb.ORDER, command.head, False, body=command.body)
+            assert (await wire.failure())[1] == "corrupt"
+        command = makers.produce(turn, "t", columns.encode([b"one"]), 1)
+        await wire.order(command)
+        assert (await wire.answer())[1] == Outcome.DONE
 
     serve(work)
 
