@@ -123,17 +123,6 @@ class Chain:
                     return row
             return None
 
-    def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The stretches of numbers between `first` and `last`, both included, that no piece has."""
-        number = first
-        for index in range(len(self)):
-            begin, end = self._begin(index, FIRST), self._end(index)
-            if number < begin <= last:
-                yield number, begin - 1
-            number = max(number, end + 1)
-        if number <= last:
-            yield number, last
-
     def readable(self, number: int) -> Iterator[Row]:
         """Every row that ends at or after `number`, passing over what is damaged or missing.
 

@@ -45,7 +45,6 @@ from .numberlife import Life
 from .places import SEGMENT_SHIFT, segment_of
 from .upkeep import Usage
 
-Noted = tuple[int, int, Iterable[Effect], Mapping[int, int]]  # the arguments of `Numbers.note`
 INSTALLED_AT_ONCE: Final = 512  # partitions, between two looks at the loop
 _pack = ROW.pack
 
@@ -263,17 +262,6 @@ class Numbers:
                     break
                 self.prune(topic_id, partition, first)
 
-    def gaps(
-        self, spans: Iterable[tuple[int, int, int, int]]
-    ) -> Iterator[tuple[int, int, int, int]]:
-        """Numbers that should be known and are not, of spans (topic id, partition, first, last).
-
-        Looks at every lead: for a restart that found files missing.
-        """
-        for topic_id, partition, first, last in spans:
-            for start, stop in self._chain(topic_id, partition).gaps(first, last):
-                yield topic_id, partition, start, stop
-
     # Lookups
 
     def rows(self, topic_id: int, partition: int, number: int, limit: int) -> list[Row]:
@@ -330,18 +318,6 @@ def older(position: int, effects: Iterable[Effect]) -> list[int]:
     """Positions of items before this one whose bodies got their numbers in it."""
     bodies = (effect.position for effect in effects if isinstance(effect, Appended))
     return sorted(dict.fromkeys(each for each in bodies if each != position))
-
-
-def rebuilt(store: bytes, cover: Cover, items: Iterable[Noted]) -> NumberFile:
-    """The lost file of a sealed segment, from what its items did when they were applied again."""
-    numbers = Numbers(store)
-    numbers.covered = cover.after
-    for item in items:
-        numbers.note(*item)
-    assert numbers.covered == cover.upto, f"the items end at {numbers.covered}, not {cover.upto}"
-    (growing,) = numbers._growing
-    growing.upto = cover.upto
-    return NumberFile(b"".join(numbers.pieces()))
 
 
 def _best_first(file: NumberFile) -> tuple[int, int, bool]:

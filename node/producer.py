@@ -46,9 +46,20 @@ class Producer:
         self._lanes: dict[tuple[str, int], _Lane] = {}
 
     async def produce(
-        self, topic: str, values: Sequence[bytes], *, partition: int = 0, partitions: int = 1
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        ids: Sequence[bytes] | None = None,
+        expect_last: int | None = None,
+        partition: int = 0,
+        partitions: int = 1,
     ) -> Result:
         """Waits until the batch has its numbers.  Cancelled: it has them already, or never will.
+
+        `ids`, one for each value, are numbered once, whoever brings them; with `expect_last` the
+        batch is written only if that is the last number of the partition.
 
         Raises:
             Full, NotFound, Refused, Conflict, NoQuorum: certainly not written; it says why.
@@ -57,10 +68,18 @@ class Producer:
         key = topic, partition
         lane = self._lanes.get(key) or _Lane()
         seq = lane.last + 1
-        body = columns.encode(values)
+        body = columns.encode(values, keys)
         turn, count = self._turn(lane, seq), len(values)
         command = makers.produce(
-            turn, topic, body, count, partition=partition, partitions=partitions
+            turn,
+            topic,
+            body,
+            count,
+            partition=partition,
+            partitions=partitions,
+            key_hashes=None if keys is None else columns.key_hashes(keys),
+            ids=ids,
+            expect_last=expect_last,
         )
         skips = [self._skip(key, lane, each) for each in sorted(lane.stopped)] if lane.skips else []
         call = self._node.submit(command, *skips)

@@ -171,7 +171,7 @@ def unknown_segments(
 
     `holes` are the stretches (after, upto) of the row that `Numbers.load` could not find.  Bodies
     may lie in older segments than the items that number them, so all older ones are unknown, too.
-    Only to be asked if numbers are missing (`Numbers.gaps`): dropped segments leave holes as well.
+    Dropped segments leave holes as well, which touch no segment that is there.
     """
     touched = [
         segment.number

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from core.library import Library
-from duckrow.node.apply import apply
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed
 from duckrow.node.numberfile import NumberFile
 from duckrow.node.numberfolder import NumberFolder
 from duckrow.node.numbergrowing import restored
-from duckrow.node.numbers import Noted, Numbers, rebuilt
-from duckrow.node.state import State
+from duckrow.node.numbers import Numbers
 from sim.alone import Machine
 from sim.park import SimCrashed
 
@@ -129,31 +127,8 @@ def test_a_damaged_directory_is_told_and_the_file_waits_for_being_written_again(
     numbers = Numbers(STORE)
     lost = numbers.load([*files, *restored(library.numbers.capture())], library.state.position)
     assert lost == [(files[0].cover.upto, files[1].cover.after)]
-    topic, state = library.topic(), library.state
-    spans = [(topic.id, p, *state.partition(topic.id, p)[:2]) for p in range(2)]
-    assert list(numbers.gaps(spans)) == [(topic.id, 0, 21, 40), (topic.id, 1, 21, 40)]
-
-
-def test_a_lost_file_is_made_again_from_what_its_items_did() -> None:
-    machine, library = Machine(), filled()
-    before = rows(library.numbers, library)
-    state = State()
-    noted: list[Noted] = [
-        (item.position, item.place, apply(state, item), {}) for item in library.items
-    ]
-    machine.run(lambda env: write_all(env, library))
-    machine.media.flip(
-        "numbers/00000001.numbers", len(machine.media.content("numbers/00000001.numbers")) - 30
-    )
-    files, _ = machine.run(load)
-    after, upto = files[0].cover.upto, files[1].cover.after
-    cover = files[0].cover._replace(segment=1, after=after, upto=upto)
-    file = rebuilt(STORE, cover, [each for each in noted if after < each[0] <= upto])
-
-    numbers = Numbers(STORE)
-    chunks = restored(library.numbers.capture())
-    assert numbers.load([*files, *chunks, file], library.state.position) == []
-    assert rows(numbers, library) == before
+    topic = library.topic()
+    assert [numbers.hole(topic.id, partition, 21) for partition in range(2)] == [40, 40]
 
 
 @pytest.mark.parametrize("name", ["00000001.numbers", "00000002.numbers"])

@@ -4,9 +4,11 @@ import pytest
 import trio
 
 from duckrow.node import makers
+from duckrow.node.entries import entries_of
 from duckrow.node.errors import Conflict, Full, LimitExceeded, NoQuorum, Refused
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
+from duckrow.node.reading import Pull
 
 from .alone import Machine
 from .nodekit import Owner, run, values
@@ -168,5 +170,25 @@ def test_a_topic_that_was_deleted_is_told_once() -> None:
             await producer.produce("t", [b"-"])
         assert (await producer.produce("t", [b"new"])).first == 1
         assert (await producer.produce("t", [b"newer"])).first == 2
+
+    run(Machine(), work)
+
+
+def test_a_producer_gives_keys_and_ids_and_says_which_number_it_expects() -> None:
+    async def work(node: Keeper) -> None:
+        producer, other = Producer(node), Producer(node)
+        first = await producer.produce("t", [b"a", b"b"], keys=[b"k", None], ids=[b"1", b"2"])
+        again = await other.produce("t", [b"a", b"b"], ids=[b"1", b"2"])
+        assert (first.first, again.first, again.duplicate) == (1, 1, True)
+
+        assert (await producer.produce("t", [b"c"], expect_last=2)).first == 3
+        with pytest.raises(Conflict, match="the last number is 3"):
+            await producer.produce("t", [b"d"], expect_last=2)
+        found = entries_of("t", await node.reader.pull(Pull("t", 0)))
+        assert [(entry.key, entry.value) for entry in found] == [
+            (b"k", b"a"),
+            (None, b"b"),
+            (None, b"c"),
+        ]
 
     run(Machine(), work)
