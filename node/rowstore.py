@@ -1,7 +1,8 @@
 """The row store: the row on one machine's disk.  One folder, one writer, many readers.
 
     open           what the bytes mean, and what is done about it       opening.py, recovery.py
-    append, sync   the open segment, and what of it is durable          writing.py
+    append         what makes something the next item                   appending.py
+    write, sync    the open segment, and what of it is durable          writing.py
     read           by place, or by position                             storereads.py, shelf.py
     drop, rewrite  what nobody can ask for any more                     forgetting.py
     scrub          every byte, before somebody needs it                 scrub.py
@@ -18,39 +19,27 @@ from typing import Final
 import attrs
 
 from . import cbor
-from .checksum import crc32c
+from .appending import Appending
 from .chronicle import Chronicle
 from .commands import Command
 from .damage import Damage
-from .env import Buffer, Disk, Env
+from .env import Disk, Env
 from .errors import Conflict, Full
 from .findings import Hole
 from .forgetting import Forgetting
-from .forms import (
-    UUID_BYTES,
-    ItemForm,
-    Start,
-    chain,
-    encode_bundle,
-    encode_view,
-    item_crc,
-    join_heads,
-)
-from .limits import KIB
+from .forms import UUID_BYTES, Start
 from .opening import Opened, open_folder
-from .places import place
-from .records import RecordKind, padding, size_of
+from .records import RecordKind
 from .reserve import Reserve
-from .row import Bundle, Item, View
+from .row import Item, View
 from .scrub import Pace, at_once, scrub
 from .segments import OpenFiles
 from .shelf import Shelf
 from .storeoptions import StoreOptions
 from .storereads import StoredHeads, StoreReads
-from .writing import ITEM_BYTES_MAX, Writer
+from .writing import Writer
 
 LOCK: Final = "lock"
-JOIN_BYTES_MAX: Final = 8 * KIB  # a body below this is copied: cheaper than a buffer of its own
 
 
 @attrs.frozen
@@ -103,6 +92,7 @@ class RowStore:
         self._shelf.unindexed += opened.unindexed
         self._reads = StoreReads(self._shelf)
         self._writer = Writer(disk, options, chronicle, self._shelf, reserve)
+        self._appending = Appending(chronicle, self._writer)
         self._forgetting = Forgetting(disk, self._shelf, self._writer, options.followable_bytes)
 
     @classmethod
@@ -289,6 +279,10 @@ class RowStore:
 
     # -- writing ----------------------------------------------------------------------------
 
+    def take_new_name(self) -> None:
+        """With the next `begin`: this is not the store any more that others knew by the old one."""
+        self._exposed = True
+
     async def begin(self, incarnation: int) -> None:
         """A new incarnation: its START is durable on return (N7).
 
@@ -320,29 +314,7 @@ class RowStore:
             Full: nothing of it was written.
             DiskFailed: the process has to end.
         """
-        chronicle, writer = self.chronicle, self._writer
-        heads = join_heads(commands)
-        crc = item_crc(view, origin, s, lamport, stamp, len(commands), heads)
-        head = encode_bundle(view, origin, s, lamport, stamp, len(commands), heads, crc)
-        bodies, bodies_length = _gather(commands)
-        heads += padding(len(heads))
-        size = size_of(len(head), len(heads) + bodies_length)
-        segment = await writer.room(size + ITEM_BYTES_MAX)
-        # From here on there is no checkpoint: the write and what is known of it are one.
-        offset = segment.size
-        where, position = place(segment.number, offset), chronicle.position + 1
-        digest = chain(chronicle.digest, position, crc)
-        bundle = writer.record(
-            RecordKind.BUNDLE, head, offset, body_length=len(heads) + bodies_length
-        )
-        item = writer.record(
-            RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), offset + size
-        )
-        writer.write([bundle + heads, *bodies, item], size + len(item))
-        chronicle.position, chronicle.digest, chronicle.heard[origin] = position, digest, s
-        writer.count(where, position)
-        content = Bundle(view, origin, s, lamport, stamp, tuple(commands))
-        return Item(position, where, crc, content)
+        return await self._appending.append(view, origin, s, lamport, stamp, commands)
 
     async def install(self, view: View) -> None:
         """Decides a view and makes its mark the next item.
@@ -350,20 +322,7 @@ class RowStore:
         Raises:
             Full, DiskFailed: as `append`.
         """
-        chronicle, writer, raw = self.chronicle, self._writer, encode_view(view)
-        size = size_of(len(raw), 0)
-        segment = await writer.room(size + ITEM_BYTES_MAX)
-        where, crc = place(segment.number, segment.size), crc32c(raw)
-        position = chronicle.position + 1
-        digest = chain(chronicle.digest, position, crc)
-        mark = writer.record(RecordKind.VIEW, raw, segment.size)
-        item = writer.record(
-            RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), segment.size + size
-        )
-        writer.write([mark, item], size + len(item))
-        chronicle.decided(raw, where, crc)
-        chronicle.ordered(position, where, crc, digest)
-        writer.count(where, position)
+        await self._appending.install(view)
 
     async def order_waiting(self) -> None:
         """Makes items of what the last incarnation left without a place in the row, in s order.
@@ -371,9 +330,7 @@ class RowStore:
         Raises:
             Full, DiskFailed: as `append`.
         """
-        for where in self.chronicle.in_order():
-            await self._writer.room(ITEM_BYTES_MAX)
-            self._writer.order(where)
+        await self._appending.order_waiting()
 
     async def sync(self) -> None:
         """What was written before the call is durable after it.
@@ -438,28 +395,3 @@ class RowStore:
         segment = writer.open
         if segment is not None and segment.column is not None:
             await self._shelf.write_index(segment, segment.column, self.chronicle, sealed=False)
-
-
-def _gather(commands: Sequence[Command]) -> tuple[list[Buffer], int]:
-    """The bodies with their padding, in few buffers, and their length; large ones are not copied."""
-    if len(commands) == 1:
-        body = commands[0].body
-        pad = padding(len(body))
-        return [body, pad] if pad else [body], len(body) + len(pad)
-    buffers: list[Buffer] = []
-    small: list[Buffer] = []
-    total = 0
-    for _, body in commands:
-        length = len(body)
-        pad = padding(length)
-        total += length + len(pad)
-        if length < JOIN_BYTES_MAX:
-            small += (body, pad)
-        else:
-            if small:
-                buffers.append(b"".join(small))
-            buffers.append(body)
-            small = [pad]
-    if small:
-        buffers.append(b"".join(small))
-    return buffers, total

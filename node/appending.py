@@ -1,0 +1,118 @@
+"""Appending: what is written to make something the next item of the row, and what is known then.
+
+append     [BUNDLE heads, bodies][ITEM]      one write; alone, a bundle is placed as it comes
+install    [VIEW][ITEM]                      the mark of a view
+order      [ITEM]                            of what an earlier life left without a place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from .checksum import crc32c
+from .chronicle import Chronicle
+from .commands import Command
+from .env import Buffer
+from .forms import ItemForm, chain, encode_bundle, encode_view, item_crc, join_heads
+from .limits import KIB
+from .places import place
+from .records import RecordKind, padding, size_of
+from .row import Bundle, Item, View
+from .writing import ITEM_BYTES_MAX, Writer
+
+JOIN_BYTES_MAX: Final = 8 * KIB  # a body below this is copied: cheaper than a buffer of its own
+
+
+class Appending:
+    def __init__(self, chronicle: Chronicle, writer: Writer) -> None:
+        self._chronicle, self._writer = chronicle, writer
+
+    async def append(
+        self, view: int, origin: int, s: int, lamport: int, stamp: int, commands: Sequence[Command]
+    ) -> Item:
+        """Writes a bundle and makes it the next item.  The bodies are those that the heads say.
+
+        Raises:
+            Full: nothing of it was written.
+            DiskFailed: the process has to end.
+        """
+        chronicle, writer = self._chronicle, self._writer
+        heads = join_heads(commands)
+        crc = item_crc(view, origin, s, lamport, stamp, len(commands), heads)
+        head = encode_bundle(view, origin, s, lamport, stamp, len(commands), heads, crc)
+        bodies, bodies_length = _gather(commands)
+        heads += padding(len(heads))
+        size = size_of(len(head), len(heads) + bodies_length)
+        segment = await writer.room(size + ITEM_BYTES_MAX)
+        # From here on there is no checkpoint: the write and what is known of it are one.
+        offset = segment.size
+        where, position = place(segment.number, offset), chronicle.position + 1
+        digest = chain(chronicle.digest, position, crc)
+        bundle = writer.record(
+            RecordKind.BUNDLE, head, offset, body_length=len(heads) + bodies_length
+        )
+        item = writer.record(
+            RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), offset + size
+        )
+        writer.write([bundle + heads, *bodies, item], size + len(item))
+        chronicle.position, chronicle.digest, chronicle.heard[origin] = position, digest, s
+        writer.count(where, position)
+        content = Bundle(view, origin, s, lamport, stamp, tuple(commands))
+        return Item(position, where, crc, content)
+
+    async def install(self, view: View) -> None:
+        """Decides a view and makes its mark the next item.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        chronicle, writer, raw = self._chronicle, self._writer, encode_view(view)
+        size = size_of(len(raw), 0)
+        segment = await writer.room(size + ITEM_BYTES_MAX)
+        where, crc = place(segment.number, segment.size), crc32c(raw)
+        position = chronicle.position + 1
+        digest = chain(chronicle.digest, position, crc)
+        mark = writer.record(RecordKind.VIEW, raw, segment.size)
+        item = writer.record(
+            RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), segment.size + size
+        )
+        writer.write([mark, item], size + len(item))
+        chronicle.decided(raw, where, crc)
+        chronicle.ordered(position, where, crc, digest)
+        writer.count(where, position)
+
+    async def order_waiting(self) -> None:
+        """Makes items of what the last incarnation left without a place in the row, in s order.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        for where in self._chronicle.in_order():
+            await self._writer.room(ITEM_BYTES_MAX)
+            self._writer.order(where)
+
+
+def _gather(commands: Sequence[Command]) -> tuple[list[Buffer], int]:
+    """The bodies with their padding, in few buffers, and their length; large ones are not copied."""
+    if len(commands) == 1:
+        body = commands[0].body
+        pad = padding(len(body))
+        return [body, pad] if pad else [body], len(body) + len(pad)
+    buffers: list[Buffer] = []
+    small: list[Buffer] = []
+    total = 0
+    for _, body in commands:
+        length = len(body)
+        pad = padding(length)
+        total += length + len(pad)
+        if length < JOIN_BYTES_MAX:
+            small += (body, pad)
+        else:
+            if small:
+                buffers.append(b"".join(small))
+            buffers.append(body)
+            small = [pad]
+    if small:
+        buffers.append(b"".join(small))
+    return buffers, total
