@@ -10,13 +10,13 @@ own.  What was produced with `wait="none"` goes out with the calls that follow, 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import asks
 from .addresses import Address
-from .asks import PULL_BYTES, PULL_ENTRIES, TIMEOUT, Following, Wish
+from .asks import FOLLOW_SECONDS, PULL_BYTES, PULL_ENTRIES, TIMEOUT, Following, Wish
 from .blockingline import Line
 from .clientcalls import Call, Receipt, Receipts
 from .columns import HeadersLike
@@ -135,33 +135,9 @@ class Client:
             asks.pull(topic, after, partition, limit, max_bytes, wait, topic_id, timeout)
         )
 
-    def follow(
-        self, topic: str, after: object = 0, *, partition: int | None = None
-    ) -> Generator[Entry, None, None]:
-        """Entries for ever, in the order of the row; the next ones are fetched meanwhile.
-
-        Raises:
-            Conflict: the topic is another one now.
-        """
-        line = self._line
-        following = Following(topic, after, partition)
-        wish = following.wish()
-        call = line.begin(wish.make)
-        try:
-            while True:
-                try:
-                    found: Entries = line.wait(call, line.deadline(self._timeout + wish.wait))
-                except Timeout:
-                    wish = following.wish()
-                    call = line.begin(wish.make)
-                    continue
-                following.took(found)
-                wish = following.wish()
-                call = line.begin(wish.make)
-                for batch in found.batches:
-                    yield from batch.entries()
-        finally:
-            line.give_up(call)
+    def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
+        """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""
+        return Follow(self._line, Following(topic, after, partition), self._timeout)
 
     # -- topics ---------------------------------------------------------------------------------------
 
@@ -299,3 +275,44 @@ class Client:
                 self._do(asks.receipt(asked, None, wait=True))
             )
         return receipt  # type: ignore[return-value]  # None: with wait="none"
+
+
+class Follow(Iterator[Entry]):
+    """Entries for ever.  Interrupted and asked again, it goes on where it was."""
+
+    def __init__(self, line: Line, following: Following, timeout: float) -> None:
+        self._line, self._following, self._timeout = line, following, timeout
+        self._call: Call | None = None
+        self._entries: Iterator[Entry] = iter(())
+
+    def __next__(self) -> Entry:
+        """
+        Raises:
+            Conflict: the topic is another one now.
+        """
+        while True:
+            for entry in self._entries:
+                return entry
+            self._fetch()
+
+    def close(self) -> None:
+        """The next entries are not fetched any more; what was fetched stays."""
+        call, self._call = self._call, None
+        if call is not None:
+            self._line.give_up(call)
+
+    def _fetch(self) -> None:
+        line = self._line
+        call = self._call or self._ask()
+        self._call = None  # whatever comes now, it is not asked twice
+        try:
+            found: Entries = line.wait(call, line.deadline(self._timeout + FOLLOW_SECONDS))
+        except Timeout:
+            return
+        self._following.took(found)
+        self._call = self._ask()
+        line.advance()
+        self._entries = iter(found)
+
+    def _ask(self) -> Call:
+        return self._line.begin(self._following.wish().make)

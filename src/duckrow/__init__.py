@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import aio, trio
     from .node.blocking import Client
     from .node.clientcalls import Receipt, Receipts
     from .node.connecting import connect
@@ -78,12 +79,16 @@ __all__ = [
     "Receipts",
     "Refused",
     "Timeout",
+    "aio",
     "connect",
+    "trio",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # Looked up when used, so that a short command does not wait for what it does not need.
+    if name in ("trio", "aio"):
+        return import_module(f".{name}", __name__)
     if name not in _WHERE:
         raise AttributeError(f"module 'duckrow' has no attribute {name!r}")
     found = getattr(import_module(f".node.{_WHERE[name]}", __name__), name)

@@ -1,0 +1,339 @@
+"""The names of the trio and the asyncio client: those of the blocking one, as coroutines.
+
+    async with duckrow.trio.connect() as row:
+        receipt = await row.produce("rides", b"one")
+
+What a library does in its own way is below, without a body: waiting for a call, and sending.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from . import asks
+from .addresses import Address
+from .asks import FOLLOW_SECONDS, PULL_BYTES, PULL_ENTRIES, Following, Wish
+from .clientcalls import Call, Receipt, Receipts
+from .clientcore import ClientCore
+from .columns import HeadersLike
+from .entries import Entries, Entry
+from .errors import Disconnected, DuckrowError, NoQuorum, Timeout
+from .limits import CLIENT_BYTES_MAX
+from .parts import Text
+from .topicinfo import TopicInfo
+
+RECEIVE_BYTES: Final = 256 * 1024
+HELLO_SECONDS: Final = 5.0  # of a node that took the connection
+DIAL_SECONDS: Final = 0.9  # of each of several addresses
+
+T = TypeVar("T")
+
+
+class AsyncClient(ABC):
+    def __init__(
+        self, addresses: Sequence[Address], *, name: str = "", token: str = "", timeout: float
+    ) -> None:
+        self._addresses, self._timeout = tuple(addresses), timeout
+        self._core = ClientCore(os.urandom(16), wall_us=_wall_us, name=name, token=token)
+        self._closed = True
+        self._next_address = 0
+        self._trouble: Exception | None = None
+        self._unwatched: dict[Call, None] = {}  # of wait="none"
+        self._errors: list[DuckrowError] = []
+
+    # -- producing --------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        topic: str,
+        value: Text,
+        *,
+        key: Text | None = None,
+        headers: HeadersLike = None,
+        partition: int | None = None,
+        wait: str = "ordered",
+        id: Text | None = None,  # noqa: A002 - the name is a contract
+        expect_last: int | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """
+        Raises:
+            Full, NoQuorum: certainly not written.
+            Refused, Conflict, NotFound: it cannot be, and was not written.
+            Timeout: it may or may not be there.
+        """
+        wish = asks.produce(topic, value, key, headers, partition, wait, id, expect_last, timeout)
+        receipt = await self._produced(wish, wait)
+        return self._receipt_of(receipt)
+
+    async def produce_many(
+        self,
+        topic: str,
+        values: Sequence[Text],
+        *,
+        keys: Sequence[Text | None] | None = None,
+        headers: Sequence[HeadersLike] | None = None,
+        partition: int | None = None,
+        wait: str = "ordered",
+        timeout: float | None = None,
+    ) -> Receipts:
+        """As `produce`; the entries of a partition keep their order.
+
+        Raises:
+            DuckrowError: see `produce`; says how many were written all the same.
+        """
+        wish = asks.produce_many(topic, values, keys, headers, partition, wait, timeout)
+        return await self._produced(wish, wait)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Waits until everything that was produced with `wait="none"` has its answer.
+
+        Raises:
+            DuckrowError: the first thing that went wrong with it.
+        """
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        while self._unwatched:
+            try:
+                await self._result(next(iter(self._unwatched)), deadline - time.monotonic())
+            except DuckrowError:
+                break  # it is among the errors
+        self._raise_unwatched()
+
+    async def receipt(self, receipt: str | Receipt, *, timeout: float | None = None) -> Receipt:
+        """What became of an accepted entry; without a number, it waits for room.
+
+        Raises:
+            DuckrowError: it was refused, or nothing is known of it.
+        """
+        found = await self._do(asks.receipt(receipt, timeout, wait=False))
+        return self._receipt_of(found)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    async def pull(
+        self,
+        topic: str,
+        after: object = 0,
+        *,
+        partition: int | None = None,
+        limit: int = PULL_ENTRIES,
+        max_bytes: int = PULL_BYTES,
+        wait: float = 0,
+        topic_id: int = 0,
+        timeout: float | None = None,
+    ) -> Entries:
+        """Entries from the one behind `after` on; none after `wait` seconds is no error.
+
+        Raises:
+            NotFound: there is no such partition.
+            Conflict: the topic is another one than `topic_id` says.
+            Damaged: the next entries cannot be read.
+            Timeout: no answer came.
+        """
+        return await self._do(
+            asks.pull(topic, after, partition, limit, max_bytes, wait, topic_id, timeout)
+        )
+
+    def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
+        """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""
+        return Follow(self, Following(topic, after, partition))
+
+    # -- topics ---------------------------------------------------------------------------------------
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return await self._do(asks.topics())
+
+    async def topic(self, name: str) -> TopicInfo:
+        """
+        Raises:
+            NotFound: there is no such topic.
+        """
+        return await self._do(asks.topic(name))
+
+    async def create_topic(self, name: str, **policy: Any) -> TopicInfo:
+        """
+        Raises:
+            Exists: there is one of that name.
+            Refused: the name, or the policy.
+        """
+        await self._do(asks.create_topic(name, policy))
+        return await self.topic(name)
+
+    async def set_topic(self, name: str, **policy: Any) -> TopicInfo:
+        """Changes what is named and nothing else; None brings a default back.
+
+        Raises:
+            NotFound: there is no such topic.
+            Refused: the policy.
+        """
+        await self._do(asks.set_topic(name, policy))
+        return await self.topic(name)
+
+    async def delete_topic(self, name: str) -> None:
+        """
+        Raises:
+            NotFound: there is no such topic.
+        """
+        await self._do(asks.delete_topic(name))
+
+    async def prune(self, topic: str, upto: int, *, partition: int = 0) -> None:
+        """All entries up to this number go.
+
+        Raises:
+            NotFound: there is no such topic or partition.
+        """
+        await self._do(asks.prune(topic, upto, partition))
+
+    # -- the node ---------------------------------------------------------------------------------------
+
+    async def barrier(self, timeout: float | None = None) -> int:
+        """Waits until everything that was ordered before is applied here; the position."""
+        return await self._do(asks.barrier(timeout))
+
+    async def status(self) -> dict[str, Any]:
+        return await self._do(asks.status())
+
+    async def clients(self) -> list[dict[str, Any]]:
+        """All sessions of the node."""
+        return await self._do(asks.clients())
+
+    # -- calls ------------------------------------------------------------------------------------------
+
+    async def _do(self, wish: Wish[T]) -> T:
+        seconds = self._timeout if wish.timeout is None else wish.timeout
+        return wish.read(await self._result(self._begin(wish.make), seconds + wish.wait))
+
+    async def _produced(self, wish: Wish[T], wait: str) -> T:
+        if wait != "none":
+            return await self._do(wish)
+        call = self._begin(wish.make)
+        if not call.done:
+            self._unwatched[call] = None
+            call.on_done = lambda: self._note_unwatched(call)
+        deadline = time.monotonic() + (self._timeout if wish.timeout is None else wish.timeout)
+        await self._pass()
+        while self._core.unsent_bytes > CLIENT_BYTES_MAX:
+            if time.monotonic() > deadline:
+                raise NoQuorum("too much waits to be sent; nothing of what was given is lost yet")
+            await self._wait_until_received(deadline - time.monotonic())
+        self._raise_unwatched()
+        return None  # type: ignore[return-value]  # nothing is known of it
+
+    def _begin(self, make: Callable[[ClientCore], Call]) -> Call:
+        """
+        Raises:
+            Refused, TypeError: it could never be.
+            Disconnected: the client is not open.
+        """
+        if self._closed:
+            raise Disconnected("this client is not open: use `async with`")
+        call = make(self._core)
+        self._kick()
+        return call
+
+    def _give_up(self, call: Call) -> None:
+        if not call.done:
+            where = " or ".join(map(str, self._addresses))
+            why = "" if self._trouble is None else f", which cannot be reached: {self._trouble}"
+            self._core.give_up(call, Timeout(f"no answer came in time from {where}{why}"))
+            self._kick()
+
+    def _note_unwatched(self, call: Call) -> None:
+        self._unwatched.pop(call, None)
+        if call.error is not None:
+            self._errors.append(call.error)
+
+    def _raise_unwatched(self) -> None:
+        if self._errors:
+            errors, self._errors = self._errors, []
+            raise errors[0]
+
+    def _receipt_of(self, receipt: Receipt | None) -> Receipt:
+        async def ask(asked: Receipt) -> Receipt:
+            found = await self._do(asks.receipt(asked, None, wait=True))
+            return self._receipt_of(found)
+
+        if receipt is not None:
+            receipt.ask = ask
+        return receipt  # type: ignore[return-value]  # None: with wait="none"
+
+    def _next(self) -> tuple[Address, float]:
+        """The address to try, and for how long."""
+        address = self._addresses[self._next_address % len(self._addresses)]
+        return address, DIAL_SECONDS if len(self._addresses) > 1 else HELLO_SECONDS
+
+    def _lost(self, error: Exception) -> None:
+        self._trouble = error
+        self._next_address += 1
+        self._core.lost()
+
+    # -- to be done by each library in its way --------------------------------------------------------
+
+    @abstractmethod
+    async def _result(self, call: Call, seconds: float) -> Any:
+        """Waits until the call is done, and gives it up when the time is over or on a cancel.
+
+        Raises:
+            DuckrowError: what went wrong with it.
+        """
+
+    @abstractmethod
+    async def _pass(self) -> None:
+        """Lets others run."""
+
+    @abstractmethod
+    async def _wait_until_received(self, seconds: float) -> None:
+        """Until something came, or the time is over."""
+
+    @abstractmethod
+    def _kick(self) -> None:
+        """There may be something to send."""
+
+
+class Follow(AsyncIterator[Entry]):
+    """Entries for ever.  Cancelled and awaited again, it goes on where it was."""
+
+    def __init__(self, client: AsyncClient, following: Following) -> None:
+        self._client, self._following = client, following
+        self._call: Call | None = None
+        self._entries: Iterator[Entry] = iter(())
+
+    async def __anext__(self) -> Entry:
+        """
+        Raises:
+            Conflict: the topic is another one now.
+        """
+        while True:
+            for entry in self._entries:
+                return entry
+            await self._fetch()
+
+    def close(self) -> None:
+        """The next entries are not fetched any more; what was fetched stays."""
+        call, self._call = self._call, None
+        if call is not None:
+            self._client._give_up(call)
+
+    async def _fetch(self) -> None:
+        client, seconds = self._client, self._client._timeout + FOLLOW_SECONDS
+        call = self._call or self._ask()
+        self._call = None  # whatever comes now, it is not asked twice
+        try:
+            found: Entries = await client._result(call, seconds)
+        except Timeout:
+            return
+        self._following.took(found)
+        self._call = self._ask()
+        self._entries = iter(found)
+
+    def _ask(self) -> Call:
+        return self._client._begin(self._following.wish().make)
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,293 @@
+"""The trio and the asyncio client over a real socket; cancelled wherever they can be."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+import duckrow
+from duckrow.node.asyncclient import AsyncClient
+from duckrow.node.blocking import Client
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[duckrow.Node]:
+    with duckrow.Node() as node:
+        yield node
+
+
+Use = Callable[[AsyncClient], Awaitable[None]]
+
+
+def in_trio(url: str, use: Use, **options: Any) -> None:
+    async def main() -> None:
+        async with duckrow.trio.connect(url, **options) as row:
+            await use(row)
+
+    trio.run(main)
+
+
+def in_asyncio(url: str, use: Use, **options: Any) -> None:
+    async def main() -> None:
+        async with duckrow.aio.connect(url, **options) as row:
+            await use(row)
+
+    asyncio.run(main())
+
+
+BOTH = pytest.mark.parametrize("run", [in_trio, in_asyncio])
+
+
+def test_all_clients_have_the_same_names_and_arguments() -> None:
+    def named(kind: type) -> dict[str, str]:
+        public = {n: f for n, f in vars(kind).items() if not n.startswith("_")}
+        return {
+            n: str(inspect.signature(f).replace(return_annotation="")) for n, f in public.items()
+        }
+
+    blocking = named(Client)
+    del blocking["close"]  # leaving `async with` closes the others
+
+    assert named(AsyncClient) == blocking
+
+
+@BOTH
+def test_what_was_produced_is_pulled(node: duckrow.Node, run: Callable[..., None]) -> None:
+    topic = f"simple-{run.__name__}"
+
+    async def use(row: AsyncClient) -> None:
+        receipt = await row.produce(topic, b"one", key="k", headers={"h": b"v"})
+        many = await row.produce_many(topic, [b"two", "three"])
+        entries = await row.pull(topic)
+
+        assert (receipt.number, many.first, many.last) == (1, 2, 3)
+        assert [(e.number, e.value) for e in entries] == [(1, b"one"), (2, b"two"), (3, b"three")]
+        assert topic in await row.topics()
+        assert (await row.topic(topic)).partitions[0].last == 3
+        assert (await row.set_topic(topic, max_entries=2)).policy["max_entries"] == 2
+        await row.prune(topic, 2)
+        await row.barrier()
+        assert [e.number for e in await row.pull(topic)] == [3]
+        assert len(await row.clients()) >= 1
+        assert (await row.status())["ready"]
+        await row.delete_topic(topic)
+        with pytest.raises(duckrow.NotFound):
+            await row.topic(topic)
+        assert (await row.create_topic(topic)).partitions[0].last == 0
+
+    run(node.url, use)
+
+
+@BOTH
+def test_many_large_entries_go_through(node: duckrow.Node, run: Callable[..., None]) -> None:
+    topic = f"large-{run.__name__}"
+    values = [bytes([i % 256]) * 300_000 for i in range(60)]
+
+    async def use(row: AsyncClient) -> None:
+        receipts = await row.produce_many(topic, values)
+        found: list[bytes] = []
+        after: object = 0
+        while entries := await row.pull(topic, after, max_bytes=1 << 22):
+            found += [entry.value for entry in entries]
+            after = entries.after
+
+        assert receipts.count == 60
+        assert found == values
+
+    run(node.url, use)
+
+
+@BOTH
+def test_a_follow_goes_on_with_what_is_new(node: duckrow.Node, run: Callable[..., None]) -> None:
+    topic = f"follow-{run.__name__}"
+
+    async def use(row: AsyncClient) -> None:
+        await row.produce_many(topic, [b"1", b"2"])
+        found = []
+        async for entry in row.follow(topic):
+            found.append(entry.value)
+            if len(found) == 2:
+                await row.produce(topic, b"3")
+            if len(found) == 3:
+                break
+
+        assert found == [b"1", b"2", b"3"]
+
+    run(node.url, use)
+
+
+@BOTH
+def test_what_nobody_waits_for_is_there_after_leaving(
+    node: duckrow.Node, run: Callable[..., None]
+) -> None:
+    topic = f"none-{run.__name__}"
+
+    async def use(row: AsyncClient) -> None:
+        for index in range(2_000):
+            await row.produce(topic, b"%d" % index, wait="none")
+
+    run(node.url, use)
+    assert [e.value for e in node.client.pull(topic, limit=5_000)] == [
+        b"%d" % i for i in range(2000)
+    ]
+
+
+@BOTH
+def test_an_accepted_entry_can_be_awaited(node: duckrow.Node, run: Callable[..., None]) -> None:
+    topic = f"accepted-{run.__name__}"
+
+    async def use(row: AsyncClient) -> None:
+        await row.create_topic(topic, max_entries=1, when_full="block")
+        await row.produce(topic, b"1")
+        receipt = await row.produce(topic, b"2", wait="accepted")
+        assert receipt.number is None
+        await row.prune(topic, 1)
+        assert (await receipt.ordered()).number == 2
+
+    run(node.url, use)
+
+
+@BOTH
+def test_what_the_body_raises_comes_out_as_it_is(
+    node: duckrow.Node, run: Callable[..., None]
+) -> None:
+    async def use(row: AsyncClient) -> None:
+        await row.produce("raised", b"v")
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        run(node.url, use)
+
+
+@BOTH
+def test_nobody_at_the_address_is_an_error_that_names_it(run: Callable[..., None]) -> None:
+    async def use(row: AsyncClient) -> None:
+        with pytest.raises(
+            duckrow.NoQuorum, match=r"none\.sock, which cannot.*nothing was written"
+        ):
+            await row.produce("t", b"v")
+        with pytest.raises(duckrow.Timeout, match=r"none\.sock"):
+            await row.pull("t")
+
+    run("duck+unix:///nowhere/none.sock", use, timeout=0.05)
+
+
+@BOTH
+def test_a_client_that_is_not_open_says_so(node: duckrow.Node, run: Callable[..., None]) -> None:
+    async def main() -> None:
+        row = (duckrow.trio if run is in_trio else duckrow.aio).connect(node.url)
+        with pytest.raises(duckrow.Disconnected, match="async with"):
+            await row.produce("t", b"v")
+
+    if run is in_trio:
+        trio.run(main)
+    else:
+        asyncio.run(main())
+
+
+# -- cancelling ------------------------------------------------------------------------------------
+
+VALUES = [b"%d" % index for index in range(3)]
+
+
+async def one_use(
+    row: AsyncClient, topic: str, after: list[int], at_end: Callable[[], None] = lambda: None
+) -> None:
+    """Entries of one's own, a look at them, and a pull that never ends."""
+    for value in VALUES:
+        await row.produce(topic, value)
+        after.append(int(value))
+    await row.produce_many(topic, [b"3", b"4"])
+    after += [3, 4]
+    follow = row.follow(topic)
+    async for entry in follow:
+        if entry.value == b"4":
+            break
+    follow.close()
+    at_end()
+    await row.pull(topic, "last", wait=60)
+
+
+def check(node: duckrow.Node, topic: str, told: list[int]) -> None:
+    found = [int(entry.value) for entry in node.client.pull(topic)]
+
+    assert found == sorted(set(found)), "twice, or out of order"
+    assert set(told) <= set(found), "what was answered is there"
+
+
+class _Steps(trio.abc.Instrument):
+    """Cancels a scope before a certain step of a task."""
+
+    def __init__(self, step: int, scope: trio.CancelScope) -> None:
+        self.left, self.scope, self.task = step, scope, trio.lowlevel.current_task()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self.task:
+            self.left -= 1
+            if self.left == 0:
+                self.scope.cancel()
+
+
+@pytest.mark.parametrize("step", range(1, 12))
+def test_trio_cancelled_at_every_step_leaves_the_client_in_order(
+    node: duckrow.Node, step: int
+) -> None:
+    topic = f"trio-steps-{step}"
+    told: list[int] = []
+
+    async def other(row: AsyncClient) -> None:
+        await row.produce_many(f"{topic}-other", [b"x"] * 100)
+
+    async def use(row: AsyncClient) -> None:
+        ending = trio.Event()
+
+        async def cancel_at_the_end(scope: trio.CancelScope) -> None:
+            await ending.wait()
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other, row)
+            with trio.CancelScope() as scope:
+                nursery.start_soon(cancel_at_the_end, scope)
+                steps = _Steps(step, scope)
+                trio.lowlevel.add_instrument(steps)
+                try:
+                    await one_use(row, topic, told, ending.set)
+                finally:
+                    trio.lowlevel.remove_instrument(steps)
+            ending.set()
+        assert scope.cancelled_caught
+        await row.produce(f"{topic}-after", b"works")
+
+    in_trio(node.url, use)
+    check(node, topic, told)
+    assert len(node.client.pull(f"{topic}-other")) == 100
+
+
+@pytest.mark.parametrize("passes", [*range(12), 20, 50])
+def test_asyncio_cancelled_at_every_pass_leaves_the_client_in_order(
+    node: duckrow.Node, passes: int
+) -> None:
+    topic = f"aio-passes-{passes}"
+    told: list[int] = []
+
+    async def use(row: AsyncClient) -> None:
+        other = asyncio.create_task(row.produce_many(f"{topic}-other", [b"x"] * 100))
+        task = asyncio.create_task(one_use(row, topic, told))
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await other).count == 100
+        await row.produce(f"{topic}-after", b"works")
+
+    in_asyncio(node.url, use)
+    check(node, topic, told)
