@@ -24,7 +24,7 @@ from typing import Final
 
 import trio
 
-from . import doubt
+from . import doubt, restored
 from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, Full, NoQuorum, NotFound
@@ -95,7 +95,8 @@ class LoneRow:
         done = False
         try:
             doubted = await disk.exists(doubt.NAME)
-            start = LoneStart(store, env, id_, doubted=doubted)
+            copied = await disk.exists(restored.NAME)
+            start = LoneStart(store, env, id_, doubted=doubted, copied=copied)
             start.check_alone()
             row = cls(store, disk, env, id_)
             lost = await start.lost_end(prove)
@@ -104,6 +105,8 @@ class LoneRow:
                 row._past_end = store.position
                 if doubted:
                     await doubt.clear_doubt(disk)
+                if copied:
+                    await restored.forget(disk)
             else:
                 row._break(lost)
             done = True

@@ -27,10 +27,15 @@ Prove = Callable[[RowStore], Awaitable[Proof | None]]
 
 
 class LoneStart:
-    """Of a store that was recovered; `doubted`: a sync of an earlier life failed."""
+    """Of a store that was recovered; `doubted`: a sync of an earlier life failed; `copied`: it was
+    restored from a backup, and the original may have gone on.
+    """
 
-    def __init__(self, store: RowStore, env: Env, id_: int, *, doubted: bool) -> None:
-        self._store, self._env, self._id, self._doubted = store, env, id_, doubted
+    def __init__(
+        self, store: RowStore, env: Env, id_: int, *, doubted: bool, copied: bool = False
+    ) -> None:
+        self._store, self._env, self._id = store, env, id_
+        self._doubted, self._copied = doubted, copied
 
     def check_alone(self) -> None:
         """
@@ -77,7 +82,9 @@ class LoneStart:
             Full, DiskFailed.
         """
         chronicle, rng = self._store.chronicle, self._env.rng
-        before, lost = chronicle.newest_view, self._may_have_lost()
+        before, lost = chronicle.newest_view, self._copied or self._may_have_lost()
+        if self._copied:
+            self._store.take_new_name()
         incarnation = rng.getrandbits(INCARNATION_BITS)
         await self._insist(lambda: self._store.begin(incarnation))
         await self._insist(self._store.order_waiting)
