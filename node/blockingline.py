@@ -78,8 +78,10 @@ class Line:
             while not call.done:
                 if self._receiving.acquire(blocking=False):
                     try:
+                        self._has_leader = True
                         self._lead(lambda: call.done, deadline)
                     finally:
+                        self._has_leader = False
                         self._receiving.release()
                         self._wake()
                 else:
@@ -105,12 +107,14 @@ class Line:
             self._send_own()
             return
         try:
+            self._has_leader = True
             if self._socket is not None or time.monotonic() >= self._retry_at:
                 self._step(0.0, DIAL_SECONDS)
         except BaseException:
             self._interrupted()
             raise
-        finally:
+        else:
+            self._has_leader = False
             self._receiving.release()
             self._wake()
 
@@ -119,7 +123,9 @@ class Line:
         try:
             while self.unsent_bytes > limit and time.monotonic() < deadline:
                 with self._receiving:
+                    self._has_leader = True
                     self._lead(lambda: self.unsent_bytes <= limit, deadline)
+                    self._has_leader = False
                 self._wake()
         except BaseException:
             self._interrupted()
@@ -128,7 +134,8 @@ class Line:
 
     @property
     def unsent_bytes(self) -> int:
-        return self._core.unsent_bytes
+        with self._state:
+            return self._core.unsent_bytes
 
     def deadline(self, seconds: float) -> float:
         return time.monotonic() + seconds
@@ -162,7 +169,8 @@ class Line:
         self.is_closed = False
         self._state = threading.RLock()  # the core, what is to be sent, who waits
         self._changed = threading.Condition(self._state)
-        self._receiving = threading.Lock()  # whoever holds it receives for all
+        self._receiving = threading.RLock()  # whoever holds it receives for all
+        self._has_leader = False
         self._hung_up = threading.Event()
         self._waiters = 0
         self._rng = random.Random(os.urandom(16))
@@ -206,6 +214,12 @@ class Line:
     def _interrupted(self) -> None:
         """Bytes may be lost between the socket and the core: nothing more comes over this one."""
         self._cut()
+        try:
+            self._receiving.release()  # if it came just after this thread took it
+        except RuntimeError:
+            pass  # it did not
+        else:
+            self._has_leader = False
         self._wake()
 
     def _attend(self, call: Call, deadline: float) -> None:
@@ -213,7 +227,7 @@ class Line:
         self._send_own()
         while self._out and not call.done and time.monotonic() < deadline:
             sock = self._socket
-            if sock is None or not self._receiving.locked():
+            if sock is None or not self._has_leader:
                 return
             _wait_writable(sock)
             self._send_own()
@@ -222,7 +236,7 @@ class Line:
             try:
                 # The one who receives may have left between our two looks.
                 self._changed.wait_for(
-                    lambda: call.done or not self._receiving.locked(),
+                    lambda: call.done or not self._has_leader,
                     max(0.0, deadline - time.monotonic()),
                 )
             finally:
