@@ -26,20 +26,18 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from .addresses import Address, Unix
+from .addresses import Address
 from .backoff import Backoff
 from .clientcalls import Call
 from .clientcore import ClientCore
+from .dialling import BLOCK_SECONDS, dial, wait_writable
 from .env import Buffer
 from .errors import Corrupt, Disconnected, LimitExceeded, NoQuorum, Refused, Timeout
 
 RECEIVE_BYTES: Final = 256 * 1024
-BLOCK_SECONDS: Final = 1.0  # the kernel's patience; who has less polls
 HELLO_SECONDS: Final = 5.0  # of a node that took the connection
 DIAL_SECONDS: Final = 0.9  # if there are other addresses
-DEAD_AFTER_MS: Final = 10_000  # what was sent and not acknowledged by the other machine
 _BUFFERS_MAX: Final = os.sysconf("SC_IOV_MAX")
-_SHORT_POLL_SECONDS: Final = 0.05
 
 log = logging.getLogger("duckrow.client")
 
@@ -171,7 +169,7 @@ class Line:
         self._changed = threading.Condition(self._state)
         self._receiving = threading.RLock()  # whoever holds it receives for all
         self._has_leader = False
-        self._hung_up = threading.Event()
+        self._hung_up: threading.Event = threading.Event()
         self._waiters = 0
         self._rng = random.Random(os.urandom(16))
         self._backoff = Backoff(self._rng)
@@ -229,7 +227,7 @@ class Line:
             sock = self._socket
             if sock is None or not self._has_leader:
                 return
-            _wait_writable(sock)
+            wait_writable(sock)
             self._send_own()
         with self._changed:
             self._waiters += 1
@@ -283,7 +281,7 @@ class Line:
         several = len(self._addresses) > 1
         address = self._addresses[self._next_address % len(self._addresses)]
         longest = DIAL_SECONDS if several else HELLO_SECONDS
-        sock = _dial(address, max(min(wait, longest), 0.01))
+        sock = dial(address, max(min(wait, longest), 0.01))
         self._greet_until = time.monotonic() + longest
         with self._state:
             self._socket, self._is_cut = sock, False
@@ -391,44 +389,6 @@ class Line:
 
     def _why(self) -> str:
         return "" if self._trouble is None else f", which cannot be reached: {self._trouble}"
-
-
-def _dial(address: Address, timeout: float) -> socket.socket:
-    if isinstance(address, Unix):
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(timeout)
-        try:
-            sock.connect(address.path)
-        except OSError:
-            sock.close()
-            raise
-    else:
-        sock = socket.create_connection((address.host, address.port), timeout)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
-    # The kernel waits, so that an answer that comes in time costs one call and no poll.
-    sock.settimeout(None)
-    seconds, micros = divmod(round(BLOCK_SECONDS * 1e6), 1_000_000)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds, micros))
-    return sock
-
-
-def _wait_writable(sock: socket.socket) -> None:
-    """For a moment: it may be closed by another thread meanwhile."""
-    poll = select.poll()
-    try:
-        poll.register(sock, select.POLLOUT)
-    except (OSError, ValueError):
-        return
-    poll.poll(_SHORT_POLL_SECONDS * 1000)
-
-
-def _timeval(seconds: int, micros: int) -> bytes:
-    return seconds.to_bytes(8, "little") + micros.to_bytes(8, "little")
 
 
 def _wall_us() -> int:

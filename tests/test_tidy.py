@@ -18,6 +18,7 @@ SHELLS = {
     "node/alone.py": {"trio"},
     "node/asyncclient.py": {"os", "time"},
     "node/trioclient.py": {"trio"},
+    "node/dialling.py": {"socket"},
     "node/blockingline.py": {"os", "socket", "threading", "time", "logging"},
     "node/connecting.py": {"os"},
     "node/daemon.py": {"trio", "os", "logging"},
