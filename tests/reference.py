@@ -15,7 +15,7 @@ import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from duckrow.node import config, effects, errors, limits, policies, settings
+from duckrow.node import config, effects, errors, limits, metrics, policies, settings
 from duckrow.node.effects import Code, Reason
 from duckrow.tools import cli
 from duckrow.tools.cli_explain import EXITS
@@ -163,6 +163,13 @@ def exits_table() -> str:
     return table(("exit code", "meaning"), ((f"`{code}`", said) for code, said in EXITS.items()))
 
 
+def metrics_table() -> str:
+    return table(
+        ("metric", "kind", "meaning"),
+        ((f"`{each.name}`", each.kind, each.text) for each in metrics.METRICS),
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "limits": limits_table,
     "policies": policies_table,
@@ -173,6 +180,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "configuration": configuration_table,
     "commands": commands_table,
     "exit codes": exits_table,
+    "metrics": metrics_table,
 }
 
 

@@ -41,7 +41,7 @@ CHUNK: Final = 1 << 20
 _ASIDE: Final = "writing"  # what a node is just writing, and nobody needs
 _LINKS: Final = "backup-"  # the folder with the links, beside those of the node
 
-Tell = Callable[[int, int], None]  # bytes done, and of how many
+Tell = Callable[[int], None]  # so many bytes more are done
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class Manifest:
         return sum(size for size, _ in self.files.values())
 
 
-def quiet(_done: int, _size: int) -> None:
+def quiet(_more: int) -> None:
     """For whoever does not want to know."""
 
 
@@ -73,13 +73,10 @@ def backup(data: Path, target: Path, *, version: str = "", tell: Tell = quiet) -
     _make_new(target)
     with _moment(data) as (folder, sizes):
         files: dict[str, tuple[int, str]] = {}
-        whole, done = sum(sizes.values()), 0
         for name, size in sizes.items():
             place = target / name
             place.parent.mkdir(mode=0o700, exist_ok=True)
-            files[name] = size, _copy(folder / name, place, size)
-            done += size
-            tell(done, whole)
+            files[name] = size, _copy(folder / name, place, size, tell)
     manifest = Manifest(datetime.now(UTC).isoformat(timespec="seconds"), version, files)
     _sync_folders(target)
     _write(target / MANIFEST, _encoded(manifest))
@@ -94,17 +91,14 @@ def check(source: Path, *, tell: Tell = quiet) -> Manifest:
         NotFound: it is none, or not a whole one.
         Corrupt: it is not what was written; says which file.
     """
-    manifest = _decoded(source)
-    done = 0
+    manifest = manifest_of(source)
     for name, (size, digest) in manifest.files.items():
         try:
-            found = _copy(source / name, None, size)
+            found = _copy(source / name, None, size, tell)
         except FileNotFoundError:
             raise Corrupt(f"the backup in {source} has lost its file {name}") from None
         if found != digest or (source / name).stat().st_size != size:
             raise Corrupt(f"{source / name} is not what was backed up: its hash is another one")
-        done += size
-        tell(done, manifest.size)
     return manifest
 
 
@@ -124,7 +118,7 @@ def restore(source: Path, data: Path, *, tell: Tell = quiet) -> Manifest:
     for folder in FOLDERS:
         (aside / folder).mkdir(mode=0o700)
     for name, (size, digest) in manifest.files.items():
-        if _copy(source / name, aside / name, size) != digest:
+        if _copy(source / name, aside / name, size, tell) != digest:
             raise Corrupt(f"{source / name} has changed while it was read")
     _write(aside / "row" / RESTORED, manifest.made.encode())
     _sync_folders(aside)
@@ -133,6 +127,36 @@ def restore(source: Path, data: Path, *, tell: Tell = quiet) -> Manifest:
     aside.rename(data)
     _sync_folder(data.parent)
     return manifest
+
+
+def manifest_of(source: Path) -> Manifest:
+    """
+    Raises:
+        NotFound, Corrupt: see `check`.
+    """
+    try:
+        digest, _, body = (source / MANIFEST).read_text().partition("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(
+            f"{source} is no backup, or one that was not finished: no {MANIFEST}"
+        ) from None
+    if sha256(body.removesuffix("\n").encode()).hexdigest() != digest:
+        raise Corrupt(f"{source / MANIFEST} is not what was written: its hash is another one")
+    found = json.loads(body)
+    if found["format"] != FORMAT:
+        raise Corrupt(f"{source} is a backup of format {found['format']}: use a newer program")
+    files = {str(name): (int(size), str(hash_)) for name, (size, hash_) in found["files"].items()}
+    for name in files:  # a stranger may have made it
+        if name.count("/") != 1 or name.split("/")[0] not in FOLDERS or name.endswith("/.."):
+            raise Corrupt(f"{source / MANIFEST} names a file that no node has: {name!r}")
+    return Manifest(found["made"], found["version"], files)
+
+
+def size_of(data: Path) -> int:
+    """Bytes that a backup of the node in `data` would have about now."""
+    if not data.is_dir():
+        return 0
+    return sum((data / name).stat().st_size for name in _names(data) if (data / name).exists())
 
 
 # -- one moment -----------------------------------------------------------------------------
@@ -209,7 +233,7 @@ def _make_new(target: Path) -> None:
             raise Exists(f"{target} exists and is not empty: name a new folder") from None
 
 
-def _copy(source: Path, target: Path | None, size: int) -> str:
+def _copy(source: Path, target: Path | None, size: int, tell: Tell) -> str:
     """The first `size` bytes, durably, holes as holes; their hash.  Without a target: the hash."""
     digest = sha256()
     zeros = bytes(CHUNK)
@@ -221,6 +245,7 @@ def _copy(source: Path, target: Path | None, size: int) -> str:
                 raise Corrupt(f"{source} ends {left:,} bytes early")
             digest.update(chunk)
             left -= len(chunk)
+            tell(len(chunk))
             if new is not None:
                 if chunk == zeros:
                     new.seek(len(chunk), os.SEEK_CUR)
@@ -274,22 +299,3 @@ def _encoded(manifest: Manifest) -> bytes:
     """JSON, for people too; the first line is the hash of the rest."""
     body = json.dumps({"format": FORMAT, **attrs.asdict(manifest)}, indent=1, sort_keys=True)
     return f"{sha256(body.encode()).hexdigest()}\n{body}\n".encode()
-
-
-def _decoded(source: Path) -> Manifest:
-    try:
-        digest, _, body = (source / MANIFEST).read_text().partition("\n")
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(
-            f"{source} is no backup, or one that was not finished: no {MANIFEST}"
-        ) from None
-    if sha256(body.removesuffix("\n").encode()).hexdigest() != digest:
-        raise Corrupt(f"{source / MANIFEST} is not what was written: its hash is another one")
-    found = json.loads(body)
-    if found["format"] != FORMAT:
-        raise Corrupt(f"{source} is a backup of format {found['format']}: use a newer program")
-    files = {str(name): (int(size), str(hash_)) for name, (size, hash_) in found["files"].items()}
-    for name in files:  # a stranger may have made it
-        if name.count("/") != 1 or name.split("/")[0] not in FOLDERS or name.endswith("/.."):
-            raise Corrupt(f"{source / MANIFEST} names a file that no node has: {name!r}")
-    return Manifest(found["made"], found["version"], files)

@@ -47,6 +47,8 @@ INDEX: Final = {
         "status": "Show how a node is",
         "client": "Show who talks to a node",
         "verify": "Compare the rows of all nodes that can be reached",
+        "backup": "Copy a node, while it runs or not, to a folder from which it can be restored",
+        "restore": "Make the folder of a node from a backup",
         "bench": "Measure what a node does here",
     },
     "Help": {
@@ -204,10 +206,13 @@ def version() -> str:
 
 def _forget(console: Console) -> None:
     """Lets the interpreter close a stdout that nobody reads without a word."""
-    if console.out is getattr(sys.stdout, "buffer", None):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+    try:
+        out = console.out.fileno()
+    except OSError:
+        return  # it is no file
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, out)
+    os.close(nowhere)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import duckrow as library
+from duckrow.tools import backups
 from duckrow.tools.cli import WORDS, commands
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,10 @@ def test_an_example_of_a_help_runs(
     if words == "node":
         run_a_node(example, program, tmp_path)
         return
+    if words in ("backup", "restore"):
+        with library.Node(tmp_path / "data") as node:
+            node.client.produce("rides", b"entry")
+        backups.backup(tmp_path / "data", tmp_path / "monday")
     with library.connect(url) as client:
         for topic, entries in BEFORE.items():
             if topic in client.topics():
