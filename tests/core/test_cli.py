@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -169,11 +170,12 @@ def test_an_interrupt_is_exit_130_without_a_word(monkeypatch: pytest.MonkeyPatch
     assert duckrow("explain") == (130, b"", "")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    first = f"'{sys.executable}' -m duckrow.tools.cli explain | head -1; echo ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize("environ", [{}, {"PYTHONUNBUFFERED": "1"}])
+def test_a_reader_that_has_seen_enough_is_no_error(environ: dict[str, str]) -> None:
+    first = f"'{sys.executable}' -m duckrow.tools.cli completion bash | head -1"
     done = subprocess.run(
-        ["bash", "-c", first.replace("explain", "completion bash")],
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
+        ["bash", "-c", f"{first}; echo ${{PIPESTATUS[0]}}"],
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", **environ},
         capture_output=True,
         text=True,
         timeout=60,
@@ -182,6 +184,24 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 
     assert done.stdout.splitlines()[-1] == "0"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("environ", [{}, {"PYTHONUNBUFFERED": "1"}])
+def test_nobody_there_to_read_is_no_error_either(environ: dict[str, str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "duckrow.tools.cli", "explain"],
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "", **environ},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_broken_pipe_is_silent() -> None:
@@ -303,6 +323,25 @@ def test_progress_is_nothing_to_a_pipe_or_in_less_than_a_second() -> None:
             time[0] += seconds
             progress.add(1)
         assert console.err.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_progress_is_told_at_most_ten_times_a_second_and_fits_the_terminal() -> None:
+    time = [0.0]
+    console = console_of(terminal=True, environ={"COLUMNS": "20"}, now=lambda: time[0])
+    with console.progress("produced", 1_000_000) as progress:
+        time[0] = 1.0
+        progress.add(500)
+        for _ in range(4):
+            time[0] += 0.03125
+            progress.add(1)
+    lines = console.err.getvalue().split("\r\033[K")  # type: ignore[attr-defined]
+
+    assert lines == ["", "produced 500 of 1,00"[:19], "produced 504 of 1,00"[:19], ""]
+
+
+@pytest.mark.parametrize(("columns", "width"), [("7", 7), ("0", 80), ("x", 80), ("", 80)])
+def test_the_width_is_what_the_environment_says_if_it_can_be(columns: str, width: int) -> None:
+    assert console_of(environ={"COLUMNS": columns}, terminal=True).width == width
 
 
 def test_a_line_of_progress_has_count_part_and_rate() -> None:

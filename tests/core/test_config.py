@@ -100,6 +100,11 @@ def test_the_environment_has_text_for_every_kind() -> None:
         ("[store]\nsoft_reserve_share = 2", "f, line 2: store.soft_reserve_share: '2' is no share"),
         ("[node]\nname = 3", "f, line 2: node.name: 3 is no text: write it in quotes"),
         (f'[node]\nname = "{"é" * 33}"', "f, line 2: node.name: 66 bytes are too many: at most 64"),
+        ("[store]\nsync = 86401", "f, line 2: store.sync: 86401 is not from 0s to 1d"),
+        (
+            '[log]\nlevel = "loud"',
+            "f, line 2: log.level: 'loud' is none of debug, info, warning, error",
+        ),
         ("[node]\nlisten = 3", "f, line 2: node.listen: 3 is no list of addresses"),
         ('[node]\nlisten = ["shop"]', "f, line 2: node.listen: 'shop' is no address to listen on"),
         ("[node]\nlisten = []", "node.listen is empty"),
@@ -122,6 +127,12 @@ def test_a_variable_that_is_not_known_is_an_error() -> None:
     assert problem == (
         "DUCKROW__NODE__NAMES: there is no such variable; did you mean DUCKROW__NODE__NAME?"
     )
+
+
+def test_a_text_may_be_as_long_as_it_may_be_and_a_word_is_meant_only_if_it_is_near() -> None:
+    assert load(text=f'[node]\nname = "{"x" * 64}"').problems == ()
+    (problem,) = load(text='[log]\nlevel = "zzz"').problems
+    assert "did you mean" not in problem
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -191,6 +191,24 @@ def test_nothing_that_a_terminal_would_obey_reaches_it(text: str) -> None:
     assert cell(text).isprintable()
 
 
+def test_a_cell_is_what_a_person_would_write() -> None:
+    values = [None, True, False, 3, ["a", 1], {"a": [1]}, [{"b": 2}], "x"]
+
+    assert [cell(value) for value in values] == (
+        ["", "yes", "no", "3", "a, 1", '{"a":[1]}', '[{"b":2}]', "x"]
+    )
+
+
+def test_a_single_row_has_a_line_for_each_field_and_tables_below() -> None:
+    console = console_of(terminal=True)
+    output = output_of(console, None, ("name", "gone", "disk", "parts", "none"), one=True)
+    output.put([{"name": "m1", "disk": {"free": 1}, "parts": [{"a": 1, "b": 2}], "none": []}])
+
+    assert out(console).decode().splitlines() == (
+        ["name   m1", "disk   free 1", "none", "", "A  B", "1  2"]
+    )
+
+
 @given(st.binary(max_size=9), st.binary(max_size=5))
 def test_a_template_has_the_fields_where_they_are_wanted(value: bytes, key: bytes) -> None:
     console = console_of()
