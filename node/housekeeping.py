@@ -23,7 +23,7 @@ from itertools import chain
 import attrs
 import trio
 
-from .capture import capture
+from .capture import CHUNK_BYTES, capture
 from .errors import Corrupt, Full, NoQuorum, Refused, Timeout
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
@@ -46,6 +46,7 @@ class HousekeepingOptions:
     snapshot_commands: int = 100_000
     snapshot_bytes: int = 64 * MIB
     followable_bytes: int = FOLLOWABLE_BYTES_MIN
+    slice_bytes: int = CHUNK_BYTES  # of the state, encoded in one go
 
 
 class Housekeeping:
@@ -114,7 +115,7 @@ class Housekeeping:
         if position == 0:
             return True
         # From here to the captures there is no checkpoint: both show the same moment.
-        state = capture(keeper.state)
+        state = capture(keeper.state, self._options.slice_bytes)
         try:
             index = keeper.numbers.capture()
             self._items = self._commands = self._bytes = 0

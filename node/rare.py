@@ -41,6 +41,8 @@ def rare_housekeeping(env: Env, options: HousekeepingOptions) -> HousekeepingOpt
         options = attrs.evolve(options, snapshot_items=2)
     if env.buggify("hardly a snapshot", OFTEN):
         options = attrs.evolve(options, snapshot_items=1_000_000)
+    if env.buggify("small slices", OFTEN):
+        options = attrs.evolve(options, slice_bytes=1)
     return options
 
 

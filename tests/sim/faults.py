@@ -192,7 +192,12 @@ class Fate:
             self._host.media.evict(path)
 
     def _damage(self, rng: random.Random, kind: str) -> None:
-        """Anywhere; now and then nobody reads the file again for a while."""
+        """Anywhere; now and then nobody reads the file again for a while.
+
+        Not in a row that has ended: that something had been there may be known from one place only.
+        """
+        if self._seen.ended:
+            return
         host, media = self._host, self._host.media
         paths = [path for path in media.paths() if media.pages(path).cache.size]
         if not paths:

@@ -162,13 +162,6 @@ PLANTED = _bugs(
             "            if False:",
         ),
         (
-            "folders_not_synced",
-            "a new node's folders are durable before anything is answered",
-            "node/alone.py",
-            "        await disk.sync_names()",
-            "        pass",
-        ),
-        (
             "snapshot_ahead_of_the_row",
             "a snapshot never speaks of items that a power loss can take back",
             "node/snapshots.py",

@@ -38,6 +38,8 @@ from .world import World
 ENDS = (DiskFailed, Full, OSError)
 SQUEEZED_BYTES = 200 * 1024  # so much is on the disk, at least, before it is made to run full
 ROOM_SECONDS = 60.0
+SILENCE_SECONDS = 3.0
+LATE_US = 1_500_000  # an entry that is so much too old should have gone
 
 
 @attrs.define
@@ -200,7 +202,7 @@ class _Run:
         for name in list(self.world.hosts):
             if name != NODE and self.world.hosts[name].alive:
                 self.world.kill(name)
-        await trio.sleep(1.0)  # what they sent last arrives
+        await trio.sleep(SILENCE_SECONDS)  # what they sent last arrives; and it grows old
         await self._take_content("before the restart")
         if self.world.hosts[NODE].alive:
             self.world.kill(NODE)
@@ -316,6 +318,9 @@ class _Run:
             heads = [[*batch[:-1], len(batch.body)] for batch in found.batches]
             body = b"".join(bytes(batch.body) for batch in found.batches)
             for batch in batches_of(topic, heads, body):
+                age = node.wall_us() - batch.time - LATE_US
+                if 0 < topic_now.policy.max_age < age and not self.seen.ended:
+                    self.seen.problems.append(f"too-old: {topic}/{partition} {batch.first}")
                 for entry in batch.entries():
                     numbers.append(entry.number)
                     values.append(entry.value.decode().strip())

@@ -11,7 +11,7 @@ import json
 
 import pytest
 
-from sim.plan import Plan
+from sim.plan import KINDS, Plan, TopicPlan
 from sim.scenario import run_seed
 
 from .test_determinism import fresh_process
@@ -19,7 +19,10 @@ from .test_determinism import fresh_process
 SEEDS = range(40)
 
 FAILED_ONCE = {
-    "an_orderly_end_behind_damage_that_ends_the_row_comes_to_an_end": 4,
+    "a_digest_in_a_sector_that_cannot_be_read": 5,
+    "what_is_written_again_holds_a_sector_that_cannot_be_read": 31,
+    "a_full_disk_on_which_everything_is_pruned": 202,
+    "damage_behind_a_sync_during_which_more_was_written": 317,
 }
 
 
@@ -61,3 +64,22 @@ def test_a_run_without_faults_shows_no_anomaly_and_restarts_once() -> None:
     assert outcome.ok, outcome
     assert outcome.counts["kill"] >= 1
     assert "fault" not in outcome.counts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_fault_alone_shows_no_anomaly(kind: str) -> None:
+    plan = Plan(
+        seconds=3.0,
+        calm=1.0,
+        faults=(kind,),
+        tempo=0.3,
+        stagers=1,
+        segment_bytes=8 * 1024,
+        snapshot_items=20,
+        topics=(TopicPlan("a", {"max_entries": 30}),),
+    )
+
+    outcome = run_seed(3, plan)
+
+    assert outcome.ok, outcome
+    assert outcome.counts["fault"] > 1
