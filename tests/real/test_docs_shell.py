@@ -1,6 +1,7 @@
 """The shell blocks of the pages run, one after the other, in a folder and with a node of their page.
 
-A text block behind one, with "It prints:" between them, is what it prints.
+A text block behind one, with "It prints:" between them, is what it prints.  What is marked `sh` and
+not `bash` is a file to be written, or needs a machine of its own, and does not run here.
 """
 
 from __future__ import annotations
