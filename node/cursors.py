@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta  # sim-ok: what a user gives; no clock is read
 from typing import Final
 
 import attrs

@@ -22,7 +22,7 @@ from .aging import next_due
 from .apply import apply
 from .cache import Cache
 from .calls import Calls, Key, key_of
-from .commands import PID_BYTES, Command, decode_head
+from .commands import PID_BYTES, Command, Head, decode_head
 from .effects import Answer, Appended, Created, Deleted, Effect, Result
 from .errors import Corrupt, DuckrowError, NoQuorum, NotFound, Timeout
 from .lonerow import LoneRow
@@ -108,8 +108,10 @@ class Keeper:
         """
         return await self.calls.wait(self.submit(command))
 
-    def submit(self, command: Command, *before: Command) -> Key:
+    def submit(self, command: Command, *before: Command, head: Head | None = None) -> Key:
         """Puts the command into the row, behind those `before` it; `calls` knows it by this key.
+
+        Whoever has read its head already gives that, too.
 
         Raises:
             Full, NoQuorum: certainly none of them is written.
@@ -117,7 +119,7 @@ class Keeper:
         if self._ended:
             raise NoQuorum("this node is stopping")
         self.row.submit([*before, command])
-        return key_of(decode_head(command.head))
+        return key_of(decode_head(command.head) if head is None else head)
 
     async def barrier(self) -> int:
         """Waits until everything that was ordered before this call is applied; the position."""

@@ -271,7 +271,7 @@ class Session:
             batch = BATCHES[head.kind].of(head)
             codec.check(batch.codec, body, batch.entries)
         self._server.refuse_if_stopping()
-        key = self._node.submit(Command(raw, body))
+        key = self._node.submit(Command(raw, body), head=head)
         order = _Order(self, reference, key, accepted, len(body) + REQUEST_BYTES)
         self._node.calls.tell(key, order)
         self._orders[order] = None
