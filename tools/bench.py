@@ -27,6 +27,7 @@ from pathlib import Path
 from . import (
     bench_append,
     bench_apply,
+    bench_commands,
     bench_pauses,
     bench_sessions,
     bench_simulation,
@@ -42,6 +43,7 @@ GROUPS = (
     Group("simulation", "task steps of simulated clusters", bench_simulation.speed),
     Group("idle", "connections that do nothing", bench_sessions.idle),
     Group("fan-out", "one producer, many followers", bench_sessions.fan_out),
+    Group("help", "the command line says what there is", bench_commands.first_help),
     Group("pauses", "the longest step of the loop while it prunes", bench_pauses.pauses),
     Group("topics", "many topics", bench_volume.topics),
     Group("batches", "many entries, in batches of 100", bench_volume.batches),

@@ -34,7 +34,7 @@ def process(*words: str, flags: tuple[str, ...] = ()) -> subprocess.CompletedPro
 
 
 def test_the_first_help_imports_nothing_that_takes_time() -> None:
-    """Its time is measured in the benchmarks; here, what it must not be spent on."""
+    """`make bench ONLY=help` has its time; here is what it must not be spent on."""
     done = process("--help", flags=("-X", "importtime"))
 
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
