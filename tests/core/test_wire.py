@@ -9,6 +9,8 @@ import pytest
 from duckrow.node import cbor, columns, cursors, frames, makers, requests
 from duckrow.node.commands import decode_head
 from duckrow.node.effects import Code, Result
+from duckrow.node.entries import entries_of
+from duckrow.node.env import Buffer
 from duckrow.node.errors import NotFound
 from duckrow.node.frames import Frame, FrameReader
 from duckrow.node.pulled import Batch, Pulled
@@ -35,20 +37,19 @@ PULLED = Pulled(
 )
 
 
-def framed(head: bytes, *body: bytes) -> bytes:
+def framed(head: bytes, *body: Buffer) -> bytes:
     return b"".join(frames.encode(head, *body))
 
 
 def made() -> dict[str, bytes]:
+    pulled, bodies = requests.encode_pulled(3, PULLED)
     return {
         "hello": framed(requests.request(1, Verb.HELLO, *HELLO)),
         "welcome": framed(requests.answer(1, *WELCOME)),
-        "order": framed(requests.request(2, Verb.ORDER, COMMAND.head, False), bytes(BODY)),
+        "order": framed(requests.request(2, Verb.ORDER, COMMAND.head, False), BODY),
         "result": framed(requests.answer(2, *RESULT)),
         "pull": framed(requests.request(3, Verb.PULL, *ASK.fields())),
-        "pulled": b"".join(
-            frames.encode(*(lambda head, body: (head, *body))(*requests.encode_pulled(3, PULLED)))
-        ),
+        "pulled": framed(pulled, *bodies),
         "failure": framed(requests.failure(4, NotFound("there is no topic 'x'"))),
     }
 
@@ -98,7 +99,7 @@ def test_what_a_node_answers_is_understood() -> None:
     reference, outcome, fields, frame = opened("pulled")
     pulled = requests.decode_pulled(fields, frame.body)
     assert (reference, outcome, pulled.after, pulled.spans) == (3, 0, PULLED.after, {0: (1, 2)})
-    assert [bytes(columns.decode(batch.body).values[1]) for batch in pulled.batches] == [b"two"]
+    assert [(each.number, each.value) for each in entries_of("rides", pulled)] == [(2, b"two")]
     reference, outcome, fields, _ = opened("failure")
     assert (reference, outcome, fields) == (4, 1, ["not-found", "there is no topic 'x'", {}])
 
