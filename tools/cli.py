@@ -111,11 +111,11 @@ def _run(argv: Sequence[str], console: Console) -> int:
 
 
 def _failed(error: Exception, console: Console, *, debug: bool) -> int:
-    from duckrow.node.errors import DuckrowError
+    from duckrow.node.errors import DiskFailed, DuckrowError, UnknownVersion
 
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())
-    if isinstance(error, DuckrowError | OSError):
+    if isinstance(error, DuckrowError | OSError | DiskFailed | UnknownVersion):
         console.say(f"duckrow: {error}")
         return _EXIT_CODES.get(getattr(error, "code", ""), FAILED)
     if not debug:

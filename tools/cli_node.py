@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .command import DONE, Args, Command, option
+from .command import DONE, FAILED, Args, Command, option
 from .configfiles import OPTIONS, loaded
 from .console import Console
 
 if TYPE_CHECKING:
     from duckrow.node.config import Config
     from duckrow.node.daemon import DaemonOptions, Running
+
+log = logging.getLogger("duckrow.node")
 
 MORE: Final = """\
 It serves until SIGTERM or Ctrl-C, and then ends in order: what was taken is answered, and the next
@@ -40,9 +43,20 @@ def run(args: Args, console: Console) -> int:
 
     try:
         trio.run(daemon.main, options, ready)
-    except BaseExceptionGroup as group:
-        raise first_of(group) from group
+    except (Exception, BaseExceptionGroup) as error:
+        cause = first_of(error)
+        if _is_told(cause) and config.log.format != "json":
+            raise cause from None
+        log.error("ended error=%s", cause, exc_info=None if _is_told(cause) else cause)
+        return FAILED
     return DONE
+
+
+def _is_told(error: BaseException) -> bool:
+    """Whether its sentence says enough; of a mistake of ours, only where it happened does."""
+    from duckrow.node.errors import DiskFailed, DuckrowError, UnknownVersion
+
+    return isinstance(error, DuckrowError | OSError | DiskFailed | UnknownVersion)
 
 
 def configured(args: Args, console: Console) -> Config:

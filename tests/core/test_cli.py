@@ -131,6 +131,8 @@ def with_command(monkeypatch: pytest.MonkeyPatch, run_it: object) -> None:
         (errors.NoQuorum("not now"), 5),
         (errors.Full("no room"), 1),
         (errors.Disconnected("nobody there"), 1),
+        (errors.DiskFailed("a sync failed"), 1),
+        (errors.UnknownVersion(3, 70, 2), 1),
         (FileNotFoundError(2, "No such file or directory", "x.txt"), 1),
     ],
 )

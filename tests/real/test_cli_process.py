@@ -178,3 +178,38 @@ def test_its_log_is_json_on_request(tmp_path: Path) -> None:
     events = [json.loads(line)["event"] for line in running.said]
     assert events[0] == "ready"
     assert "stopping" in events
+
+
+@pytest.mark.parametrize("broken", ["a mistake", "a failed disk"])
+def test_what_ends_it_is_an_event_too_with_where_it_happened_if_it_is_a_mistake(
+    broken: str, tmp_path: Path
+) -> None:
+    error = "DiskFailed('x')" if broken == "a failed disk" else "KeyError('x')"
+    code = f"""
+import sys
+from duckrow.node import daemon
+from duckrow.node.errors import DiskFailed
+from duckrow.tools.cli import run
+from duckrow.tools.console import Console
+
+async def main(options, ready):
+    raise ExceptionGroup("", [ExceptionGroup("", [{error}])])
+
+daemon.main = main
+words = ["node", "--data", "data", "--listen", "unix:", "--set", "log.format=json"]
+sys.exit(run(words, Console.of_the_process()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environ(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    (event,) = map(json.loads, done.stderr.splitlines())
+    assert (event["event"], "x" in event["error"]) == ("ended", True)
+    assert ("traceback" in event) == (broken == "a mistake")
