@@ -12,7 +12,7 @@ from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING
 
-from .history import FAIL, OK, History, Policy, Report
+from .history import FAIL, OK, Configured, History, Policy, Report
 
 if TYPE_CHECKING:
     from .line import Line
@@ -94,7 +94,7 @@ class _Allowed:
             key=lambda one: one.began,
         )
         self._policies = [  # from when, until when at the latest, what
-            (one.began, mine[index + 1].ended if index + 1 < len(mine) else inf, one.policy)
+            (one.began, self._end(mine[index + 1]) if index + 1 < len(mine) else inf, one.policy)
             for index, one in enumerate(mine)
         ]
         self._starts: list[float] = []  # when produces began, ascending
@@ -117,6 +117,11 @@ class _Allowed:
             if produce.values and produce.values[0] not in line.numbers
         )
         self._ages = list(accumulate(line.stamped, _newest_known))
+
+    def _end(self, next_one: Configured) -> float:
+        """Of the policy before it; a loss may bring that back."""
+        ended = next_one.ended
+        return inf if any(loss.since < ended <= loss.at for loss in self._history.losses) else ended
 
     def in_force_at_the_end(self) -> list[Policy]:
         """Empty if it is not certain which policy is in force."""

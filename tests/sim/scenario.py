@@ -39,6 +39,7 @@ ENDS = (DiskFailed, Full, OSError)
 SQUEEZED_BYTES = 200 * 1024  # so much is on the disk, at least, before it is made to run full
 ROOM_SECONDS = 60.0
 SILENCE_SECONDS = 3.0
+END_SECONDS = 30.0
 LATE_US = 1_500_000  # an entry that is so much too old should have gone
 
 
@@ -204,14 +205,26 @@ class _Run:
                 self.world.kill(name)
         await trio.sleep(SILENCE_SECONDS)  # what they sent last arrives; and it grows old
         await self._take_content("before the restart")
-        if self.world.hosts[NODE].alive:
-            self.world.kill(NODE)
+        await self._end_node()
         self.boot()
         await trio.sleep(2.0)
         await self._take_content("after it")
         self._forgive_age()
         if self.seen.refused:
             history.finals.clear()
+
+    async def _end_node(self) -> None:
+        """In order, or not; a row that has ended, always in order."""
+        host = self.world.hosts[NODE]
+        if host.alive and (self.seen.ended or self.world.rng("end").random() < 0.5):
+            self.stop()
+            with trio.move_on_after(END_SECONDS):
+                while host.alive:
+                    await trio.sleep(0.1)
+        if host.alive:
+            if self.stopping.is_set():
+                self.seen.problems.append("never-ends: the node was to end, and goes on")
+            self.world.kill(NODE)
 
     async def _squeeze(self) -> None:
         """The disk runs full, and nobody makes it larger: who prunes gets the space back."""
