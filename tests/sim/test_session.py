@@ -180,6 +180,25 @@ def test_a_frame_may_come_slowly_as_long_as_it_comes() -> None:
     serve(work)
 
 
+def test_a_frame_that_we_did_not_go_on_with_is_not_held_against_its_client() -> None:
+    async def work(there: There) -> None:
+        wire = await there.connect()
+        there.world.hosts["a"].media.sync_latency = 60.0
+        orders = [wire.batch([b"%d" % each]) for each in range(CLIENT_REQUESTS_MAX + 1)]
+        frames_ = [
+            b"".join(frames.encode(requests.request(2, Verb.ORDER, each.head, False), each.body))
+            for each in orders
+        ]
+        sent = b"".join(frames_[:-1])
+        await wire.stream.send_all(sent + frames_[-1][:10])
+        await trio.sleep(59)
+        await wire.stream.send_all(frames_[-1][10:])
+        for _ in orders:
+            assert (await wire.answer())[1] == Outcome.DONE
+
+    serve(work)
+
+
 def test_an_idle_client_stays() -> None:
     async def work(there: There) -> None:
         wire = await there.connect()
