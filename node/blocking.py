@@ -285,6 +285,12 @@ class Follow(Iterator[Entry]):
         self._call: Call | None = None
         self._entries: Iterator[Entry] = iter(())
 
+    def __iter__(self) -> Iterator[Entry]:  # noqa: PYI034 - what is quicker than itself
+        """For loops: no Python runs for a single entry."""
+        while True:
+            yield from self._entries
+            self._fetch()
+
     def __next__(self) -> Entry:
         """
         Raises:

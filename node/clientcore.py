@@ -221,6 +221,8 @@ class ClientCore:
             hello, self._hello = self._hello, []
             return hello
         out: list[Buffer] = []
+        if not (self._queue or self._boxes.is_busy):
+            return out
         while self._queue and len(self._pending) < _IN_FLIGHT:
             request = self._queue.popleft()
             self._reference += 1

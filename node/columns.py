@@ -15,6 +15,7 @@ some twenty nanoseconds an entry; what is in an entry's headers is looked at whe
 
 from __future__ import annotations
 
+import functools
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,9 +45,9 @@ HeadersLike = Mapping[str, bytes] | Sequence[tuple[str, bytes]] | None
 
 VALUE_ENDS, VALUES, KEY_ENDS, KEYS, NULL_KEYS, CREATED, HEADER_ENDS, HEADERS = range(8)
 _COLUMNS: Final = 8
-_OF_ENTRIES: Final = (VALUES, KEYS, HEADERS)  # what the size of an entry is counted by
 _U32, _I64 = 70, 79  # tags of RFC 8746, little endian
 _TAGS: Final = {VALUE_ENDS: _U32, KEY_ENDS: _U32, CREATED: _I64, HEADER_ENDS: _U32}
+_WORTH_JOINING: Final = 16  # pieces: to copy them once more costs less than to count them again
 _ITEM_BYTES: Final = {None: 1, _U32: 4, _I64: 8}
 
 
@@ -99,8 +100,10 @@ def encode(
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[HeadersLike] | None = None,
     created: Sequence[int] | None = None,
+    *,
+    value_ends: array[int] | None = None,
 ) -> bytes:
-    """The body of a batch.
+    """The body of a batch; `value_ends`, if whoever calls has counted already.
 
     Raises:
         Refused: no entries, or columns of different lengths.
@@ -115,20 +118,37 @@ def encode(
         keys = None
     if headers is not None and not any(headers):
         headers = None
-    columns = _laid_out(VALUE_ENDS, VALUES, values)
+    columns = _laid_out(VALUE_ENDS, VALUES, values, value_ends)
+    sizes = [map(len, values)]
     if keys is not None:
         # The empty string in the place of a missing key; a bit says which it is.
-        columns += _laid_out(KEY_ENDS, KEYS, [key or b"" for key in keys])
+        there = [key or b"" for key in keys]
+        columns += _laid_out(KEY_ENDS, KEYS, there)
+        sizes.append(map(len, there))
         if None in keys:
             nulls = "".join(["01"[key is None] for key in reversed(keys)])
             columns.append(Column(NULL_KEYS, None, [_packed(nulls)]))
     if created is not None:
         columns.append(Column(CREATED, _I64, [array("q", created).tobytes()]))
     if headers is not None:
-        columns += _laid_out(HEADER_ENDS, HEADERS, [*map(_write_headers, headers)])
+        written = [*map(_write_headers, headers)]
+        columns += _laid_out(HEADER_ENDS, HEADERS, written)
+        sizes.append(map(len, written))
     body = _body(columns)
-    _check_entry_sizes(body, [map(len, c.pieces) for c in columns if c.key in _OF_ENTRIES])
+    _check_entry_sizes(body, sizes)
     return body
+
+
+def encode_one(value: bytes) -> bytes:
+    """As `encode([value])`: most producers have one entry at a time, and few lengths."""
+    return _before_one(len(value)) + value
+
+
+@functools.lru_cache(maxsize=1_024)
+def _before_one(length: int) -> bytes:
+    """The body of an entry of this length, without its value, which comes last."""
+    body = encode([bytes(length)])
+    return body[: len(body) - length]
 
 
 def decode(body: Buffer, *, trusted: bool = False) -> Columns:
@@ -233,14 +253,18 @@ def _body(columns: list[Column]) -> bytes:
     return body
 
 
-def _laid_out(ends_key: int, data_key: int, pieces: Sequence[Buffer]) -> list[Column]:
-    ends = [*accumulate(map(len, pieces))]
-    if ends[-1] > BATCH_BYTES_MAX:
-        raise LimitExceeded("the size of a batch in bytes", ends[-1], BATCH_BYTES_MAX)
-    return [
-        Column(ends_key, _U32, [array("I", ends).tobytes()]),
-        Column(data_key, None, pieces),
-    ]
+def _laid_out(
+    ends_key: int, data_key: int, pieces: Sequence[Buffer], ends: array[int] | None = None
+) -> list[Column]:
+    if ends is None:
+        found = [*accumulate(map(len, pieces))]
+        if found[-1] > BATCH_BYTES_MAX:
+            raise LimitExceeded("the size of a batch in bytes", found[-1], BATCH_BYTES_MAX)
+        ends = array("I", found)
+    assert len(ends) == len(pieces), "an end each"
+    if len(pieces) > _WORTH_JOINING:
+        pieces = [b"".join(pieces)]
+    return [Column(ends_key, _U32, [ends.tobytes()]), Column(data_key, None, pieces)]
 
 
 def _gather_strings(

@@ -98,7 +98,16 @@ def encode_head(head: Head) -> bytes:
     Raises:
         LimitExceeded: its length does not fit the u16 that frames and records have for it.
     """
-    raw = cbor.dumps([*head[:COMMON_FIELDS], *head.extra])
+    return encode_fields(head[:COMMON_FIELDS], head.extra)
+
+
+def encode_fields(common: tuple[Any, ...], extra: tuple[Any, ...]) -> bytes:
+    """As `encode_head`, without a Head.
+
+    Raises:
+        LimitExceeded: see there.
+    """
+    raw = cbor.dumps([*common, *extra])
     if len(raw) > HEAD_BYTES_MAX:
         raise LimitExceeded("the head of this command in bytes", len(raw), HEAD_BYTES_MAX)
     return raw

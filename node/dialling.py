@@ -14,6 +14,9 @@ from .addresses import Address, Unix
 
 BLOCK_SECONDS: Final = 1.0  # the kernel's patience; who has less polls
 DEAD_AFTER_MS: Final = 10_000  # what was sent and not acknowledged by the other machine
+SEND_BYTES: Final = (
+    1 << 20
+)  # in the kernel, if it allows so much: fewer turns between two processes
 SHORT_SECONDS: Final = 0.05
 
 
@@ -25,6 +28,7 @@ def dial(address: Address, timeout: float) -> socket.socket:
     if isinstance(address, Unix):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(timeout)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         try:
             sock.connect(address.path)
         except OSError:

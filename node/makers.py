@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .checksum import crc32c
-from .commands import PID_BYTES, Command, Head, Kind, encode_head
+from .commands import PID_BYTES, Command, Kind, encode_fields
 from .env import Buffer
 from .errors import LimitExceeded, Refused
 from .limits import (
@@ -187,7 +187,7 @@ def _command(
     assert 0 <= seq | epoch | done | time | topic_id < NUMBER_LIMIT, f"out of range: {turn}"
     crc = crc32c(body) if body else 0
     common = (int(kind), pid, epoch, topic, partition, seq, done, time, len(body), crc, topic_id)
-    return Command(encode_head(Head(*common, extra)), body)
+    return Command(encode_fields(common, extra), body)
 
 
 def _check_batch(

@@ -107,6 +107,14 @@ class Outbox:
         return not (self._waiting or self._slots or self._returned)
 
     @property
+    def may_have_more(self) -> bool:
+        """Something to send, perhaps: one batch that is out by itself is nothing."""
+        slots = self._slots
+        return (
+            bool(self._waiting) or len(slots) > 1 or any(s.state == READY for s in slots.values())
+        )
+
+    @property
     def is_settled(self) -> bool:
         """Nothing is on its way, or has to go again."""
         return all(slot.state == PARKED for slot in self._slots.values())

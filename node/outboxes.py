@@ -36,7 +36,7 @@ class Outboxes:
         self._busy: dict[tuple[str, int], Outbox] = {}  # those that may have something to send
         self._active: dict[Outbox, None] = {}  # all that are not idle, and some that are
         self._partitions: dict[str, int] = {}  # of topics that have several
-        self._moving: set[str] = set()  # topics whose parts wait to be put anew
+        self._moving: dict[str, None] = {}  # topics whose parts wait to be put anew
         self._turn = 0  # of batches without keys, over the partitions
         self._order = 0
 
@@ -45,6 +45,11 @@ class Outboxes:
         """Nothing waits to be sent, or for an answer."""
         self._active = {outbox: None for outbox in self._active if not outbox.is_idle}
         return not self._active
+
+    @property
+    def is_busy(self) -> bool:
+        """There may be something to send."""
+        return bool(self._busy)
 
     @property
     def waiting_bytes(self) -> int:
@@ -70,7 +75,7 @@ class Outboxes:
         """
         whole = 0, len(values)
         made: list[Part] = []
-        for lo, hi, size in parts.cut(values, keys, headers):
+        for lo, hi, size, ends in parts.cut(values, keys, headers):
             is_whole = (lo, hi) == whole
             self._order += 1
             made.append(
@@ -84,6 +89,7 @@ class Outboxes:
                     accepted=accepted,
                     size=size,
                     order=self._order,
+                    ends=ends,
                 )
             )
         for part in made:
@@ -129,8 +135,9 @@ class Outboxes:
             if not outbox.give_up(part):
                 certain = False
             self._busy[outbox.topic, outbox.partition] = outbox
-        for topic in {outbox.topic for outbox in call.parts.values()} & self._moving:
-            self._move(topic)
+        for topic in dict.fromkeys(outbox.topic for outbox in call.parts.values()):
+            if topic in self._moving:
+                self._move(topic)
         return certain
 
     # -- what goes out, and what comes of it ------------------------------------------------------
@@ -143,7 +150,8 @@ class Outboxes:
             outbox = busy.pop(key)
             sent = outbox.next(now_us)
             if sent is not None:
-                busy[key] = outbox  # behind the others
+                if outbox.may_have_more:
+                    busy[key] = outbox  # behind the others
                 return outbox, sent
         return None
 
@@ -188,9 +196,10 @@ class Outboxes:
 
     def _after(self, outbox: Outbox) -> None:
         topic = outbox.topic
-        self._busy[topic, outbox.partition] = outbox
+        if outbox.may_have_more:
+            self._busy[topic, outbox.partition] = outbox
         if outbox.has_returned:
-            self._moving.add(topic)
+            self._moving[topic] = None
         if topic in self._moving:
             self._move(topic)
 
@@ -203,7 +212,7 @@ class Outboxes:
                 self._partitions[topic], outbox.told_partitions = outbox.told_partitions, None
         if not all(outbox.is_settled for outbox in boxes):
             return
-        self._moving.discard(topic)
+        self._moving.pop(topic, None)
         count = self._partitions.get(topic, 1)
         unsent = [part for outbox in boxes for part in outbox.take_unsent()]
         for outbox in boxes:

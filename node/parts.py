@@ -8,10 +8,11 @@ What a part holds was checked when the call was made, so that making a batch of 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from . import columns, makers
 from .columns import HeadersLike
@@ -25,11 +26,13 @@ from .limits import (
     KEYED_ENTRIES_MAX,
     MIB,
 )
+from .names import check_topic_name
 
 BATCH_BYTES: Final = 1 * MIB  # of a batch that is full: more in one would not be faster
 _ENTRY_BYTES: Final = 8  # what an entry costs besides its bytes, about
 
 Text = bytes | str | bytearray | memoryview  # text goes as UTF-8
+Ends: TypeAlias = "array[int]"  # of "I": where each value of a part ends, counted from the first
 Maker = Callable[[makers.Turn], Command]
 
 
@@ -48,6 +51,7 @@ class Part:
         "accepted",
         "alone",
         "asker",
+        "ends",
         "expect_last",
         "headers",
         "ids",
@@ -72,8 +76,9 @@ class Part:
         accepted: bool = False,
         size: int = 0,
         order: int = 0,
+        ends: Ends | None = None,
     ) -> None:
-        self.make = make
+        self.make, self.ends = make, ends
         self.asker, self.values, self.keys, self.headers = asker, values, keys, headers
         self.ids, self.expect_last, self.accepted = ids, expect_last, accepted
         self.size = size  # in bytes, about
@@ -105,34 +110,36 @@ def cut(
     values: Sequence[bytes],
     keys: Sequence[bytes | None] | None,
     headers: Sequence[HeadersLike] | None,
-) -> Iterator[tuple[int, int, int]]:
-    """Entries lo <= i < hi that fit one batch, and their size in bytes.
+) -> Iterator[tuple[int, int, int, Ends | None]]:
+    """Pieces that fit one batch each: entries lo <= i < hi, their size in bytes, and where the
+    values end, if nothing but values counts.
 
     Raises:
         LimitExceeded: an entry is too large.
         Refused: headers that are none.
     """
-    count = len(values)
-    lengths = map(len, values)
-    if keys is not None:
-        lengths = map(int.__add__, lengths, (len(key) if key else 0 for key in keys))
-    if headers is not None:
-        lengths = map(int.__add__, lengths, map(columns.headers_size, headers))
-    ends = [*accumulate(lengths)]
+    count, lo = len(values), 0
+    plain = keys is None and headers is None
     most = KEYED_ENTRIES_MAX if keys is not None else BATCH_ENTRIES_MAX
-    most = min(most, BATCH_BYTES // _ENTRY_BYTES)
-    lo = start = 0
     while lo < count:
-        hi = min(lo + most, count)
-        if ends[hi - 1] - start + _ENTRY_BYTES * (hi - lo) > BATCH_BYTES:
-            # A little early rather than late: all entries of the batch count as if it were full.
-            room = BATCH_BYTES - _ENTRY_BYTES * (hi - lo)
-            hi = max(lo + 1, bisect_right(ends, start + room, lo, hi))
-        size = ends[hi - 1] - start
-        if size > ENTRY_BYTES_MAX:  # a single one, since several fit a batch
-            raise LimitExceeded("the size of an entry in bytes", size, ENTRY_BYTES_MAX)
-        yield lo, hi, size + _ENTRY_BYTES * (hi - lo)
-        lo, start = hi, ends[hi - 1]
+        # As many as there would be if all were like the first, which they often are.
+        guess = BATCH_BYTES // (len(values[lo]) + _ENTRY_BYTES) + 1
+        hi = min(lo + min(guess, most), count)
+        lengths = map(len, values if hi - lo == count else values[lo:hi])
+        if keys is not None:
+            lengths = map(int.__add__, lengths, (len(key) if key else 0 for key in keys[lo:hi]))
+        if headers is not None:
+            lengths = map(int.__add__, lengths, map(columns.headers_size, headers[lo:hi]))
+        ends = [*accumulate(lengths)]
+        if ends[-1] + _ENTRY_BYTES * len(ends) > BATCH_BYTES:
+            room = BATCH_BYTES - _ENTRY_BYTES * len(ends)
+            del ends[max(1, bisect_right(ends, room)) :]
+        if ends[-1] > ENTRY_BYTES_MAX:  # a single one, since several fit a batch
+            raise LimitExceeded("the size of an entry in bytes", ends[-1], ENTRY_BYTES_MAX)
+        hi = lo + len(ends)
+        size = ends[-1] + _ENTRY_BYTES * len(ends)
+        yield lo, hi, size, array("I", ends) if plain else None
+        lo = hi
 
 
 def gathered(first: Part, others: Sequence[Part]) -> int:
@@ -164,10 +171,15 @@ def command_of(
         values = [value for part in parts for value in part.values]
         keys = _keys(parts)
         headers = _headers(parts)
+    if len(values) == 1 and keys is None and headers is None:
+        body = columns.encode_one(values[0])
+    else:
+        ends = first.ends if len(parts) == 1 else None
+        body = columns.encode(values, keys=keys, headers=headers, value_ends=ends)
     return makers.produce(
         turn,
         topic,
-        columns.encode(values, keys=keys, headers=headers),
+        body,
         len(values),
         partition=partition,
         partitions=partitions,
@@ -184,6 +196,9 @@ def check(
     Raises:
         Refused: no batch could be made so.
     """
+    if partition is None and ids is None and expect_last is None:
+        check_topic_name(topic)
+        return
     makers.produce(
         makers.Turn(bytes(16), 1),
         topic,

@@ -67,6 +67,7 @@ class Outcome(enum.IntEnum):
 
 ORDER: Final = int(Verb.ORDER)  # plain numbers for the path of a produce
 DONE: Final = int(Outcome.DONE)
+_PLAIN: Final = {int, bool}
 
 
 class Hello(NamedTuple):
@@ -167,7 +168,7 @@ def result_in(fields: Sequence[Any]) -> Result:
     Raises:
         Corrupt: it is not a result.
     """
-    if len(fields) < len(Result._fields) or not all(type(f) in (int, bool) for f in fields[:8]):
+    if len(fields) < len(Result._fields) or not set(map(type, fields[:8])) <= _PLAIN:
         raise cbor.malformed("a result", list(fields))
     return Result(*fields[: len(Result._fields)])
 

@@ -254,6 +254,31 @@ def test_batches_go_again_in_their_order(client: Client, toy: Toy) -> None:
     assert [int(value[:6]) for value in values_of(toy)] == [*range(5_000)]
 
 
+def test_a_lane_that_nobody_has_begun_is_not_one_that_is_gone(client: Client, toy: Toy) -> None:
+    """The first batch is still to come, so nothing of the second can have been applied."""
+    calls = [client.core.produce("t", bytes([i]) * 700_000) for i in range(2)]
+    client.send()
+    assert len(client.connection.inbox) == 2
+    client.lose()
+    refuse_once(toy, NoQuorum("busy"))
+    client.run()
+
+    assert [number(call) for call in calls] == [1, 2]
+
+
+def test_a_doubt_about_a_part_is_a_doubt_about_the_call(client: Client, toy: Toy) -> None:
+    refuse_once(toy, Full("no room"))
+    call = client.core.produce_many("t", [bytes(700_000)] * 2)
+    client.send()
+    toy.take(client.connection)
+    client.take()
+    client.lose()
+    toy.lineage += 1
+    client.run()
+
+    assert result(call) is Timeout
+
+
 def test_what_an_old_connection_still_holds_changes_nothing(client: Client, toy: Toy) -> None:
     """The topic was deleted in between, so nobody remembers the lane."""
     first = client.core.produce("t", b"old")
