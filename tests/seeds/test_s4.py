@@ -285,6 +285,15 @@ def test_s4_35_a_node_stops_at_once_however_much_nobody_has_read() -> None:
     alone(machine, look)
 
 
+def test_s4_25_the_two_programs_take_ten_lines_each() -> None:
+    """And do what their page says: tests/real/test_two_programs.py walks through it."""
+    page = Path(__file__).parents[2] / "docs" / "tutorials" / "two-programs.md"
+    programs = page.read_text().split("```python\n")[1:]
+    lines = [program.split("\n```")[0].splitlines() for program in programs]
+
+    assert [len([line for line in each if line]) for each in lines] == [6, 9]
+
+
 def test_s4_27_doctor_trace_and_why_tell_what_is_going_on() -> None:
     """As far as one node goes: `trace` will show all of them."""
     with shell() as sh:
