@@ -40,6 +40,8 @@ INDEX: Final = {
     },
     "Topics": {
         "topic": "Make, change, list, look at, prune and remove topics",
+        "export": "Write a topic, as it is now, to a file of JSON lines or Parquet",
+        "import": "Produce the entries of a file of JSON lines or Parquet",
     },
     "Nodes": {
         "node": "Run a node",

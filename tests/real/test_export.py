@@ -104,6 +104,7 @@ def test_without_its_partition_an_entry_goes_where_its_key_belongs(row: duckrow.
         ('{"value":"a","partition":"0"}', "its partition is '0'"),
         ('{"value":"a","headers":{"a":1}}', ""),
         ('{"value":"a","key":[]}', "not text"),
+        ('{"value":"\udcff"}', "surrogates"),
     ],
 )
 def test_a_wrong_line_is_told_by_its_number_and_those_before_it_are_in(
