@@ -33,7 +33,7 @@ class _There:
         acks = sorted(
             (produce.first + len(produce.values) - 1, produce.ended)
             for produce in line.produces
-            if produce.outcome == OK
+            if produce.outcome == OK and not any(map(line.may_have_vanished, produce.values))
         )
         self._numbers = [number for number, _ in acks]
         self._since = [ended for _, ended in acks]

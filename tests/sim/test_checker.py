@@ -566,3 +566,14 @@ def test_a_million_operations_take_seconds(operations: int, seconds: float) -> N
     print(f"{operations:,} operations in {spent:.2f} CPU s")
     assert report.ok
     assert spent < seconds
+
+
+def test_nobody_waits_for_an_entry_that_may_have_vanished() -> None:
+    history = ten_entries()
+    pull = Pull("d", KEY, 10, 30.0, 32.0, "ok", "a")
+    history.pulls.append(pull)
+    history.produces.append(Produce("p", KEY, ["gone"], 23.0, 23.5, "ok", 11, "p", 9))
+    assert "stuck-pull" in check(history).kinds
+
+    history.losses.append(Loss(since=23.0, at=29.0))
+    assert check(history).ok
