@@ -249,6 +249,24 @@ def test_a_benchmark_gives_a_row_and_leaves_nothing(case: str, sh: Shell) -> Non
     assert sh("topic ls --names").rows == before
 
 
+def test_experiments_check_what_everybody_saw_and_leave_nothing(sh: Shell) -> None:
+    before = sh("topic ls --names").rows
+    rows = sh("bench matrix --producers 1,2 --consumers 2 --topics 1,2 --count 5").rows
+
+    assert [(row["producers"], row["topics"], row["deliveries"]) for row in rows] == (
+        [(1, 1, 10), (1, 2, 20), (2, 1, 20), (2, 2, 40)]
+    )
+    assert all(row["ok"] for row in rows)
+    (alone,) = sh("bench fanout --consumers 3 --count 4 --rate 1000 --think 1ms").rows
+    assert (alone["case"], alone["deliveries"], alone["ok"]) == ("fanout", 12, True)
+    assert sh("topic ls --names").rows == before
+
+
+@pytest.mark.parametrize("words", ["--consumers 0", "--consumers x", "--rate -1", "--think soon"])
+def test_what_is_no_experiment_is_a_usage_error(words: str, sh: Shell) -> None:
+    assert sh(f"bench matrix {words}").code == 2
+
+
 # What has no node in it.
 
 

@@ -553,3 +553,16 @@ def test_s0_5_every_connection_has_a_record_with_who_it_is() -> None:
     assert records["publisher 1"]["id"] != records["duckrow"]["id"]
     assert records["publisher 1"]["pid"] == records["duckrow"]["pid"]
     assert records["publisher 1"]["requests"] >= 1
+
+
+def test_s0_39_producers_consumers_and_topics_in_all_combinations_see_the_same() -> None:
+    """1/1/1, 1/m/1, n/1/1, again with two topics, n/m/t; rates and responsiveness vary."""
+    sizes = "--producers 1,3 --consumers 1,2 --topics 1,2"
+    with shell() as sh:
+        rows = sh.rows(f"bench matrix {sizes} --rate 500,0 --think 0,1ms --count 3")
+
+    assert len(rows) == 32
+    assert all(row["ok"] for row in rows)
+    assert all(
+        row["deliveries"] == 3 * row["producers"] * row["consumers"] * row["topics"] for row in rows
+    )

@@ -309,3 +309,22 @@ def test_s4_31_a_node_is_a_server_of_its_own() -> None:
     with shell() as sh:
         assert sh("produce news one").code == 0
         assert sh("status").document["active"]
+
+
+def test_s4_19_three_speeds_of_producers_meet_three_of_consumers() -> None:
+    with shell() as sh:
+        rows = sh.rows("bench matrix --rate 100,400,0 --think 0,1ms,4ms --count 5")
+
+    assert {(row["rate"], row["think"]) for row in rows} == (
+        {(rate, think) for rate in (100.0, 400.0, 0.0) for think in (0.0, 0.001, 0.004)}
+    )
+    assert all(row["ok"] for row in rows)
+
+
+def test_s4_20_one_seven_and_twelve_consumers_get_fourteen_messages() -> None:
+    """How long that takes is in each row; all of them got all."""
+    with shell() as sh:
+        rows = sh.rows("bench fanout --consumers 1,7,12 --count 14")
+
+    assert [row["deliveries"] for row in rows] == [14, 98, 168]
+    assert all(row["ok"] and row["seconds"] > 0 for row in rows)

@@ -1,0 +1,171 @@
+"""Experiments with many producers, consumers and topics, that also check what everybody saw.
+
+    producers p  ──┐               ┌──► consumers c, each of which reads every topic from its start
+                   ├──► topics t ──┤
+    n entries each ┘               └──► ...           p·t·n entries, c times as many deliveries
+
+Each entry says who produced it, as which of how many, and when.  All clients have connected before
+the first entry is produced.  A case is *ok* if every consumer saw every entry once, the entries of a
+producer in order, and all consumers of a topic the same row.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from duckrow import Client
+
+PATIENCE: Final = 30.0  # without any entry, seconds: then something is lost
+_HEAD: Final = struct.Struct("<IIQ")  # producer, number of the entry, time in nanoseconds
+
+
+class Case(NamedTuple):
+    producers: int
+    consumers: int
+    topics: int
+    entries: int  # of each producer in each topic
+    rate: float  # entries a second of each producer; 0: as fast as it can
+    think: float  # seconds a consumer takes for each entry
+
+
+class Seen(NamedTuple):
+    """An entry as a consumer got it."""
+
+    producer: int
+    entry: int
+    number: int
+    seconds: float  # since it was produced
+
+
+class Outcome(NamedTuple):
+    seconds: float  # from the first produce to the last delivery
+    rows: Sequence[Sequence[Sequence[Seen]]]  # by topic, by consumer
+    errors: Sequence[Exception]
+
+    @property
+    def delays(self) -> list[float]:
+        return sorted(seen.seconds for topic in self.rows for row in topic for seen in row)
+
+
+def cases(
+    producers: Sequence[int],
+    consumers: Sequence[int],
+    topics: Sequence[int],
+    entries: int,
+    rates: Sequence[float],
+    thinks: Sequence[float],
+) -> Iterator[Case]:
+    for p, c, t, rate, think in product(producers, consumers, topics, rates, thinks):
+        yield Case(p, c, t, entries, rate, think)
+
+
+def is_right(case: Case, outcome: Outcome) -> bool:
+    """Whether everybody saw what they should have."""
+    return (
+        not outcome.errors
+        and all(_is_whole(case, row) for topic in outcome.rows for row in topic)
+        and all(_places(row) == _places(topic[0]) for topic in outcome.rows for row in topic)
+    )
+
+
+def _is_whole(case: Case, row: Sequence[Seen]) -> bool:
+    of = [[seen.entry for seen in row if seen.producer == p] for p in range(case.producers)]
+    numbers = [seen.number for seen in row]
+    return (
+        all(entries == list(range(case.entries)) for entries in of)
+        and len(row) == case.producers * case.entries
+        and numbers == sorted(set(numbers))
+    )
+
+
+def _places(row: Sequence[Seen]) -> list[tuple[int, int, int]]:
+    return [seen[:3] for seen in row]
+
+
+def run(
+    case: Case, connect: Callable[[], Client], name: str, size: int, sleep: Callable[[float], None]
+) -> Outcome:
+    """The topics are new ones, called after `name`, and are removed afterwards."""
+    topics = [f"{name}-{number}" for number in range(case.topics)]
+    rows: list[list[list[Seen]]] = [[[] for _ in range(case.consumers)] for _ in topics]
+    errors: list[Exception] = []
+    threads: list[threading.Thread] = []
+    ready = threading.Barrier(case.producers + case.topics * case.consumers + 1)
+
+    def start(work: Callable[[Client], None]) -> None:
+        def do() -> None:
+            try:
+                with connect() as client:
+                    client.status()  # connected
+                    ready.wait(PATIENCE)
+                    work(client)
+            except Exception as error:  # noqa: BLE001 - it is told with the outcome
+                errors.append(error)
+                ready.abort()
+
+        threads.append(threading.Thread(target=do, daemon=True))
+        threads[-1].start()
+
+    for producer in range(case.producers):
+        start(partial(_produce, case, topics, producer, size, sleep))
+    for topic, of_topic in zip(topics, rows, strict=True):
+        for row in of_topic:
+            start(partial(_consume, case, topic, row, sleep))
+    try:
+        ready.wait(PATIENCE)
+    except threading.BrokenBarrierError:
+        pass  # somebody could not connect: it is among the errors
+    began = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - began
+    with connect() as client:
+        for topic in topics:
+            if topic in client.topics():
+                client.delete_topic(topic)
+    return Outcome(
+        seconds, rows, [e for e in errors if not isinstance(e, threading.BrokenBarrierError)]
+    )
+
+
+def _produce(
+    case: Case,
+    topics: Sequence[str],
+    producer: int,
+    size: int,
+    sleep: Callable[[float], None],
+    client: Client,
+) -> None:
+    due = time.perf_counter()
+    for entry in range(case.entries):
+        for topic in topics:
+            if case.rate:
+                sleep(max(0.0, due - time.perf_counter()))
+                due += 1 / case.rate
+            head = _HEAD.pack(producer, entry, time.perf_counter_ns())
+            client.produce(topic, head.ljust(size, b"."))
+
+
+def _consume(
+    case: Case, topic: str, row: list[Seen], sleep: Callable[[float], None], client: Client
+) -> None:
+    after: object = 0
+    while len(row) < case.producers * case.entries:
+        found = client.pull(topic, after, wait=PATIENCE)
+        if not found:
+            return
+        now = time.perf_counter_ns()
+        after = found.after
+        for entry in found:
+            producer, number, produced = _HEAD.unpack_from(entry.value)
+            row.append(Seen(producer, number, entry.number, (now - produced) / 1e9))
+            if case.think:
+                sleep(case.think)
+                now = time.perf_counter_ns()
