@@ -60,7 +60,8 @@ class AsyncClient(ABC):
         expect_last: int | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """
+        """One entry; `wait` is "ordered", "accepted" or "none".
+
         Raises:
             Full, NoQuorum: certainly not written.
             Refused, Conflict, NotFound: it cannot be, and was not written.
@@ -149,14 +150,16 @@ class AsyncClient(ABC):
         return await self._do(asks.topics())
 
     async def topic(self, name: str) -> TopicInfo:
-        """
+        """What it is and holds.
+
         Raises:
             NotFound: there is no such topic.
         """
         return await self._do(asks.topic(name))
 
     async def create_topic(self, name: str, **policy: Any) -> TopicInfo:
-        """
+        """A topic with a policy: `max_age`, `max_entries`, `partitions` and so on.
+
         Raises:
             Exists: there is one of that name.
             Refused: the name, or the policy.
@@ -175,7 +178,8 @@ class AsyncClient(ABC):
         return await self.topic(name)
 
     async def delete_topic(self, name: str) -> None:
-        """
+        """With all its entries, and for good.
+
         Raises:
             NotFound: there is no such topic.
         """
@@ -196,6 +200,7 @@ class AsyncClient(ABC):
         return await self._do(asks.barrier(timeout))
 
     async def status(self) -> dict[str, Any]:
+        """What the node says of itself, as `duckrow status` shows it."""
         return await self._do(asks.status())
 
     async def clients(self) -> list[dict[str, Any]]:

@@ -58,7 +58,8 @@ class Client:
         expect_last: int | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """
+        """One entry; `wait` is "ordered", "accepted" or "none".
+
         Raises:
             Full, NoQuorum: certainly not written.
             Refused, Conflict, NotFound: it cannot be, and was not written.
@@ -146,14 +147,16 @@ class Client:
         return self._do(asks.topics())
 
     def topic(self, name: str) -> TopicInfo:
-        """
+        """What it is and holds.
+
         Raises:
             NotFound: there is no such topic.
         """
         return self._do(asks.topic(name))
 
     def create_topic(self, name: str, **policy: Any) -> TopicInfo:
-        """
+        """A topic with a policy: `max_age`, `max_entries`, `partitions` and so on.
+
         Raises:
             Exists: there is one of that name.
             Refused: the name, or the policy.
@@ -172,7 +175,8 @@ class Client:
         return self.topic(name)
 
     def delete_topic(self, name: str) -> None:
-        """
+        """With all its entries, and for good.
+
         Raises:
             NotFound: there is no such topic.
         """
@@ -193,6 +197,7 @@ class Client:
         return self._do(asks.barrier(timeout))
 
     def status(self) -> dict[str, Any]:
+        """What the node says of itself, as `duckrow status` shows it."""
         return self._do(asks.status())
 
     def clients(self) -> list[dict[str, Any]]:
@@ -200,7 +205,8 @@ class Client:
         return self._do(asks.clients())
 
     def close(self, timeout: float | None = None) -> None:
-        """
+        """Waits for what was produced with `wait="none"`, and hangs up.
+
         Raises:
             DuckrowError: something that was produced with `wait="none"` went wrong.
         """

@@ -145,18 +145,21 @@ class Receipts:
 
     @property
     def count(self) -> int:
+        """How many entries there are."""
         return len(self)
 
     @property
     def first(self) -> int:
-        """
+        """The number of the first entry.
+
         Raises:
-            Refused: there are several runs, or none.
+            Refused: the numbers are several runs, or none: see `runs`.
         """
         return self._only().number
 
     @property
     def last(self) -> int:
+        """As `first`."""
         run = self._only()
         return run.number + run.count - 1
 

@@ -20,6 +20,7 @@ from duckrow.node.effects import Code, Reason
 from duckrow.tools import cli
 from duckrow.tools.cli_explain import EXITS
 from duckrow.tools.command import Command, Option, usage
+from pythonreference import python_part
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(
@@ -181,6 +182,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands_table,
     "exit codes": exits_table,
     "metrics": metrics_table,
+    "python": python_part,
 }
 
 

@@ -125,7 +125,13 @@ def test_nothing_is_left_over(path: Path) -> None:
 
 def test_every_file_of_the_product_is_used() -> None:
     """A module that nobody imports is dead, or an entry point that has to say so here."""
-    entry_points = {"tools/demo.py", "tools/bench.py", "tools/bench_child.py", "tools/fuzz.py"}
+    entry_points = {
+        "tools/demo.py",
+        "tools/bench.py",
+        "tools/bench_child.py",
+        "tools/fuzz.py",
+        "tools/pytestplugin.py",
+    }
     text = {name(p): p.read_text() for p in SOURCES}
     public = sorted(Path(ROOT, "src/duckrow").glob("*.py"))
     text["what users import"] = "\n".join(path.read_text() for path in public)
