@@ -54,6 +54,7 @@ class Server:
         self.note = note
         self.space = space
         self._nursery: trio.Nursery | None = None
+        self._ended = False
         self._with_output: dict[Session, None] = {}
         self._hash = _Hash()
         node.on_turn = self.flush
@@ -67,7 +68,10 @@ class Server:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._ended = True  # the keeper may answer once more before the sessions are gone
 
     async def handle(self, stream: trio.abc.Stream) -> None:
         """Serves one client."""
@@ -195,7 +199,8 @@ class Server:
 
     def spawn(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
         assert self._nursery is not None, "the server does not run"
-        self._nursery.start_soon(self._guarded, task, *args)
+        if not self._ended:
+            self._nursery.start_soon(self._guarded, task, *args)
 
     async def _guarded(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
         try:

@@ -18,7 +18,7 @@ from duckrow.node.commands import PID_BYTES
 from duckrow.node.effects import Code
 from duckrow.node.requests import Ask, Outcome, Verb
 
-from .daemonkit import SECONDS, Daemon, Wire, daemon, metrics
+from .daemonkit import SECONDS, Daemon, Wire, daemon, metrics, resident
 
 PID = b"d" * PID_BYTES
 
@@ -160,6 +160,31 @@ def test_garbage_is_answered_with_a_reason_or_the_end(tmp_path: Path, garbage: b
                     assert wire.answer()[1] == Outcome.FAILED
         with Wire(str(running.socket)) as wire:
             assert wire.ask(Verb.STATUS)[0]["clients"] == 1
+
+
+def test_clients_that_ask_for_megabytes_and_never_read_cost_little(tmp_path: Path) -> None:
+    with daemon(tmp_path, "--set", "store.durability=write") as running:
+        with duckrow.connect(running.url) as row:
+            row.produce_many("t", [bytes(100_000)] * 400)
+        before = resident(running.process.pid)
+        wires = [Wire(str(running.socket)) for _ in range(10)]
+        for wire in wires:
+            for _ in range(60):
+                wire.send(Verb.PULL, *Ask("t", max_bytes=1 << 22).fields())
+            wire.send(Verb.FOLLOW, *Ask("t", max_bytes=1 << 22).fields(), 1 << 40)
+        with Wire(str(running.socket)) as wire:
+            for _ in range(20):
+                wire.ask(Verb.STATUS)
+        grown = resident(running.process.pid) - before
+        for wire in wires:  # and all of them are answered, to whoever does read
+            done = 0
+            while done < 60:
+                outcome = wire.answer()[1]
+                assert outcome != Outcome.FAILED
+                done += outcome == Outcome.DONE
+            wire.socket.close()
+
+    assert grown < 10 * (6 << 20) + (60 << 20), "2.4 GB were asked for"
 
 
 # -- ending -----------------------------------------------------------------------------------

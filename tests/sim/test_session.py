@@ -13,6 +13,7 @@ from duckrow.node import cbor, columns, cursors, frames, makers, output, request
 from duckrow.node.calls import Key, Told
 from duckrow.node.commands import Kind
 from duckrow.node.effects import Code
+from duckrow.node.env import Peer
 from duckrow.node.limits import (
     CLIENT_REQUESTS_MAX,
     FRAME_BYTES_MAX,
@@ -20,7 +21,8 @@ from duckrow.node.limits import (
     MIB,
 )
 from duckrow.node.requests import Ask, Outcome, Verb
-from duckrow.node.server import ServerOptions
+from duckrow.node.server import Server, ServerOptions
+from duckrow.node.session import Session
 
 from .wire import PID, There, Wire, serve
 
@@ -108,7 +110,6 @@ def test_whoever_begins_otherwise_is_told_and_closed(head: bytes, code: str) -> 
 
 def test_a_client_that_is_not_trusted_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     from duckrow.node import server
-    from duckrow.node.env import Peer
 
     monkeypatch.setattr(server, "peer_of", lambda _stream: Peer("tcp:10.0.0.1:1", trusted=False))
 
@@ -730,6 +731,22 @@ def test_topics_and_clients_are_told_page_by_page() -> None:
 
 
 # -- the end --------------------------------------------------------------------------------
+
+
+def test_what_is_answered_while_the_server_ends_does_no_harm() -> None:
+    async def work(there: There) -> None:
+        keeper = there.keeper
+        server = Server(keeper, ServerOptions(), there.env.disk.free)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run)
+            nursery.cancel_scope.cancel()
+        wire = await there.connect()
+        session = Session(server, wire.stream, Peer("late", trusted=True), 1)
+        session._output.put([bytes(MIB)])
+        session.flush()  # more than a socket takes
+        keeper.on_turn = there.server.flush
+
+    serve(work)
 
 
 def test_a_node_that_stops_answers_what_it_took_and_takes_nothing_new() -> None:
