@@ -208,7 +208,6 @@ class Fate:
         else:
             media.flip(path)
         self._seen.flips += 1
-        self._seen.spoilt[path] = host.starts
         self._seen.wild = True
         if path == max((p for p in paths if p.endswith(".seg")), default=""):
             self._seen.fresh = path
@@ -224,7 +223,6 @@ class Fate:
             if host.media.pages(path).cache.size:
                 host.media.flip(path)
                 self._seen.snapshot_gone |= path.startswith("state/")
-                self._seen.spoilt[path] = host.starts
                 self._seen.flips += 1
                 if host.alive:
                     self.kill(power=False)

@@ -12,10 +12,8 @@ from math import inf
 import trio
 
 from duckrow.node.capture import state_hash
-from duckrow.node.errors import Corrupt
 from duckrow.node.keeper import Keeper
 from duckrow.node.row import Item
-from duckrow.node.snapshots import decode
 
 from .workload import NODE, Observed
 from .world import World
@@ -46,7 +44,6 @@ class Watch:
             if item.position % HASH_EVERY == 0:
                 self._compare_hash(node)
                 self._note_covered(node)
-                self._look_at_snapshots(node.row.store.recovered.position)
                 self._look_at_queues(node)
             note(item)
 
@@ -74,19 +71,6 @@ class Watch:
                 seen.problems.append(f"broken: {broken}, and nothing that it needs was damaged")
         elif broken is None and seen.history.broken < inf:
             seen.problems.append("broken: the row had ended, and goes on")
-
-    def _look_at_snapshots(self, start: int) -> None:
-        """Who has written one since the start keeps none that it found damaged then."""
-        host = self._world.hosts[NODE]
-        paths = sorted(path for path in host.media.paths() if path.startswith("state/snapshot-"))
-        if len(paths) < 2 or int(paths[-1].removeprefix("state/snapshot-")) <= start:
-            return
-        for path in paths[:-1]:
-            if self._seen.spoilt.get(path, host.starts) < host.starts:
-                try:
-                    decode(host.media.content(path))
-                except Corrupt:
-                    self._seen.problems.append(f"damaged-kept: {path}, and a whole one went")
 
     def _look_at_queues(self, node: Keeper) -> None:
         """The first of those who wait does not fit; else it would not wait."""

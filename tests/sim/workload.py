@@ -44,7 +44,6 @@ class Observed:
         self.ambiguous = False  # the power failed before anybody could see that damage
         self.troubled = False  # reads have failed: entries may have been told to be damaged
         self.snapshot_gone = False
-        self.spoilt: dict[str, int] = {}  # files that were damaged, and in which life of the node
         self.covered: set[str] = set()  # sealed segment files of which a snapshot knows everything
         self.lost_lanes = 0  # lanes that vanished with what a power loss took, below level fsync
         self.stop = trio.Event()
