@@ -57,5 +57,13 @@ def test_consumers_who_saw_different_rows_are_wrong() -> None:
     assert not is_right(CASE, outcome(ROW, other))
 
 
+def test_each_of_three_producers_is_looked_at_alone() -> None:
+    case = CASE._replace(producers=3)
+    row = [Seen(p, e, 1 + p + 3 * e, 0.1) for e in range(2) for p in range(3)]
+
+    assert is_right(case, outcome(row, row))
+    assert not is_right(CASE, outcome(row, row))
+
+
 def test_an_error_is_wrong_whatever_was_seen() -> None:
     assert not is_right(CASE, outcome(ROW, ROW, errors=(OSError("x"),)))

@@ -241,6 +241,17 @@ def test_every_form_says_the_same(sh: Shell, topic: str) -> None:
     )
 
 
+def test_a_table_has_what_a_person_wants_and_csv_has_all(sh: Shell, topic: str) -> None:
+    sh(f"produce {topic} a --key k --header h=1")
+
+    head, line = (text.split() for text in sh(f"pull {topic}", terminal=True).lines)
+    assert head == ["PARTITION", "NUMBER", "TIME", "KEY", "VALUE"]
+    assert (line[:2], line[3:]) == (["0", "1"], ["k", "a"])
+    assert sh(f"pull {topic} -p 0", terminal=True).lines[0].split() == head[1:]
+    names = sh(f"pull {topic} -o csv").lines[0].split(",")
+    assert {"key_base64", "value_base64", "headers", "headers_base64"} < set(names)
+
+
 def test_a_template_with_an_unknown_field_fails_before_anything_is_done(
     sh: Shell, topic: str
 ) -> None:

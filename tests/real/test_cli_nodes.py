@@ -161,6 +161,27 @@ def test_one_node_is_the_same_as_itself(sh: Shell) -> None:
     assert list(found["nodes"]["m1"]) == ["position", "hash"]
 
 
+def test_every_address_of_a_url_is_looked_at_and_one_that_does_not_answer_is_told_of() -> None:
+    with library.Node(listen="tcp://127.0.0.1:0") as node:
+        here = node.url.removeprefix("duck://")
+        done = duckrow(f"verify --url duck://{here},{here}")
+        partly = duckrow(f"verify --timeout 20ms --url duck://127.0.0.1:1,{here}")
+        nobody = duckrow("verify --timeout 20ms --url duck://127.0.0.1:1,127.0.0.1:2")
+
+    assert done.document["same"]
+    assert (partly.code, "127.0.0.1:1" in partly.err) == (0, True)
+    assert (nobody.code, nobody.out) == (4, b"")
+
+
+def test_an_entry_in_the_middle_is_traced(sh: Shell) -> None:
+    sh("produce T a bb ccc")
+
+    row = sh("trace T 2").document
+    assert (row["state"], row["bytes"], row["batch"]) == ("there", 2, {"first": 1, "entries": 3})
+    assert row["said"] == "it came in a batch of 3, and 1 came after it"
+    assert '"said":"the last number is 3"' in sh("trace T 4").text
+
+
 def test_an_entry_is_there_pruned_or_still_to_come(sh: Shell) -> None:
     sh("produce T a b c --key k")
     sh("topic prune T 1")
