@@ -25,8 +25,8 @@ from .effects import WAITING, Result
 from .errors import Conflict, DuckrowError, LimitExceeded, NoQuorum
 from .lanes import remembered
 from .limits import CLIENT_REQUESTS_MAX
+from .looks import Look, look_of
 from .output import AHEAD_BYTES, Output
-from .pulled import Pulled
 from .reading import Pull
 from .requests import Ask, Outcome
 from .state import State
@@ -137,16 +137,18 @@ class Reads:
         while True:
             await self._turn()
             try:
-                pulled = await server.node.reader.pull(pull)
+                look = await server.looks.look(pull)
+                pulled = look.pulled
                 if pulled.batches or server.stopping or trio.current_time() >= deadline:
                     if missing:
                         pulled = attrs.evolve(pulled, missing=pulled.missing + missing)
-                    self._put(read, pulled, Outcome.DONE)
+                        look = look_of(pull, pulled)
+                    self._put(read, look, Outcome.DONE)
                     return
             finally:
                 self._end_turn()
             missing += pulled.missing
-            pull = _onward(pull, pulled)
+            pull = look.onward
             await self._wait(read, pull, deadline)
 
     async def _follow(self, read: _Read, pull: Pull) -> None:
@@ -154,10 +156,10 @@ class Reads:
         while True:
             await self._turn()
             try:
-                pulled = await server.node.reader.pull(pull)
-                pull = _onward(pull, pulled)
-                if found := bool(pulled.batches or pulled.missing):
-                    read.credit -= self._put(read, pulled, Outcome.MORE)
+                look = await server.looks.look(pull)
+                pull = look.onward
+                if found := bool(look.pulled.batches or look.pulled.missing):
+                    read.credit -= self._put(read, look, Outcome.MORE)
                     self._output.flush()
             finally:
                 self._end_turn()
@@ -188,11 +190,11 @@ class Reads:
         finally:
             self._end_turn()
 
-    def _put(self, read: _Read, pulled: Pulled, outcome: Outcome) -> int:
+    def _put(self, read: _Read, look: Look, outcome: Outcome) -> int:
         """The bytes of the body."""
-        head, bodies = requests.encode_pulled(read.reference, pulled, outcome)
-        self._output.put(frames.encode(head, *bodies))
-        return sum(map(len, bodies))
+        head = requests.found(read.reference, outcome, look.fields)
+        self._output.put(frames.encode(head, *look.body))
+        return look.size
 
     # -- turns ----------------------------------------------------------------------------------
 
@@ -251,7 +253,3 @@ class _Read:
         with trio.CancelScope() as self.waiting:
             await self.granted.wait()
         self.granted = self.waiting = None
-
-
-def _onward(pull: Pull, pulled: Pulled) -> Pull:
-    return attrs.evolve(pull, after=pulled.after, topic_id=pulled.topic_id or pull.topic_id)

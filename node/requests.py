@@ -177,6 +177,7 @@ def result_in(fields: Sequence[Any]) -> Result:
 
 # partition, codec, count, size of the body, first, start, stop, time, position, pid
 _ROW: Final = struct.Struct("<IIIIQQQqQ16s")
+_FOUND_HEAD: Final = b"\x87"  # an array of 7: reference, outcome, and five fields
 _ALIGNMENT: Final = 8  # of bodies, so that their arrays lie as they did at the producer
 
 
@@ -184,18 +185,19 @@ def encode_pulled(
     reference: int, pulled: Pulled, outcome: Outcome = Outcome.DONE
 ) -> tuple[bytes, list[Buffer]]:
     """Head and body: a row for each batch, and then their bodies, each padded."""
+    fields, body = encode_found(pulled)
+    return found(reference, outcome, fields), body
+
+
+def found(reference: int, outcome: Outcome, fields: bytes) -> bytes:
+    """The head of an answer with what was found; the fields may be those of many answers."""
+    return _FOUND_HEAD + cbor.dumps(reference) + cbor.dumps(int(outcome)) + fields
+
+
+def encode_found(pulled: Pulled) -> tuple[bytes, list[Buffer]]:
+    """What all who get the same are told: the fields behind reference and outcome, and the body."""
     spans = [number for p, (first, last) in pulled.spans.items() for number in (p, first, last)]
-    head = cbor.dumps(
-        [
-            reference,
-            int(outcome),
-            pulled.topic_id,
-            pulled.missing,
-            _after_out(pulled.after),
-            spans,
-            len(pulled.batches),
-        ]
-    )
+    fields = (pulled.topic_id, pulled.missing, _after_out(pulled.after), spans, len(pulled.batches))
     rows: list[bytes] = []
     bodies: list[Buffer] = []
     for partition, first, count, start, stop, time, position, pid, codec, body in pulled.batches:
@@ -206,7 +208,7 @@ def encode_pulled(
         bodies.append(body)
         if size % _ALIGNMENT:
             bodies.append(bytes(-size % _ALIGNMENT))
-    return head, [b"".join(rows), *bodies]
+    return b"".join(map(cbor.dumps, fields)), [b"".join(rows), *bodies]
 
 
 def decode_pulled(fields: Sequence[Any], body: Buffer) -> Pulled:

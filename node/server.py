@@ -21,6 +21,7 @@ from .errors import DiskFailed, NoQuorum, Refused, UnknownVersion
 from .events import ERROR, WARNING, Note, unheard
 from .keeper import Keeper
 from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, CONNECTIONS_MAX, ENTRY_BYTES_MAX
+from .looks import Looks
 from .output import GONE
 from .requests import Hello, Welcome
 from .session import Session, Stream
@@ -44,6 +45,7 @@ class Server:
         self, node: Keeper, options: ServerOptions, space: Space, note: Note = unheard
     ) -> None:
         self.node = node
+        self.looks = Looks(node.state, node.reader)
         self.options = options
         self.sessions: dict[int, Session] = {}
         self.stopping = False

@@ -20,6 +20,8 @@ from duckrow.node.limits import (
     HELLO_BYTES_MAX,
     MIB,
 )
+from duckrow.node.pulled import Pulled
+from duckrow.node.reading import Pull
 from duckrow.node.requests import Ask, Outcome, Verb
 from duckrow.node.server import Server, ServerOptions
 from duckrow.node.session import Session
@@ -657,6 +659,53 @@ def test_a_follow_sends_what_comes_until_its_credit_is_used_up() -> None:
         await wire.send(Verb.CANCEL, follow)
         await wire.ask(Verb.TOPICS)
         assert there.keeper.waiters.statistics().waiting == 0
+
+    serve(work)
+
+
+def test_what_many_followers_at_one_place_are_shown_is_found_once() -> None:
+    async def work(there: There) -> None:
+        other = await there.connect()
+        wires = [await there.connect() for _ in range(20)]
+        for wire in wires:
+            await wire.send(Verb.FOLLOW, *Ask("t").fields(), MIB)
+        await trio.sleep(1)
+        found, pull = 0, there.keeper.reader.pull
+
+        async def counted(ask: Pull) -> Pulled:
+            nonlocal found
+            pulled = await pull(ask)
+            found += bool(pulled.batches)
+            return pulled
+
+        there.keeper.reader.pull = counted  # type: ignore[method-assign]
+        await other.produce(b"one")
+
+        assert [await followed(wire, 1) for wire in wires] == [[1]] * 20
+        assert found == 1
+
+    serve(work)
+
+
+def test_what_one_was_shown_is_not_shown_to_who_asks_for_something_else_or_later() -> None:
+    async def work(there: There) -> None:
+        wire = await there.connect()
+        await wire.produce(b"1", b"2", b"3")
+        ask = Ask("t")
+
+        async def numbers(ask: Ask) -> list[tuple[int, int]]:
+            return [(batch.start, batch.stop) for batch in (await wire.pull(ask)).batches]
+
+        assert await numbers(ask) == await numbers(ask) == [(1, 4)]
+        assert await numbers(ask._replace(limit=2)) == [(1, 3)]
+        assert await numbers(ask._replace(after=1)) == [(2, 4)]
+        assert await numbers(ask._replace(topic="other")) == []
+        await wire.order(makers.prune(makers.Turn(b"o" * 16, 1), "t", 2))
+        await wire.answer()
+        assert await numbers(ask) == [(3, 4)]
+        await wire.order(makers.delete(makers.Turn(b"o" * 16, 2, 0, 1), "t"))
+        await wire.answer()
+        assert await numbers(ask) == []
 
     serve(work)
 
