@@ -22,7 +22,7 @@ from collections import deque
 from typing import Final
 
 from . import makers, parts
-from .commands import Command
+from .commands import Command, decode_head
 from .effects import Code, Reason, Result, explain
 from .errors import (
     Conflict,
@@ -201,7 +201,7 @@ class Outbox:
         else:
             del self._slots[slot.seq]
             error = slot.stop if code == _WITHDRAWN else None
-            self._failed(slot, error or error_of(result, f"topic {self.topic!r}"))
+            self._failed(slot, error or error_of(result, _subject(sent.command)))
 
     def refused(self, sent: Sent, error: DuckrowError) -> float:
         """The node would not take it.  In so many seconds it may be asked again."""
@@ -369,6 +369,13 @@ class Outbox:
                 self._failed(slot, _in_doubt(self.topic))
             else:
                 self._return(slot)
+
+
+def _subject(command: Command) -> str:
+    """What a command is about; one that makes or changes a topic has its name inside."""
+    head = decode_head(command.head)
+    name = head.topic or next((each for each in head.extra[:1] if isinstance(each, str)), "")
+    return f"topic {name!r}" if name else "the command"
 
 
 def error_of(result: Result, what: str) -> DuckrowError:
