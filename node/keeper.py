@@ -24,11 +24,12 @@ from .cache import Cache
 from .calls import Calls, Key, key_of
 from .commands import PID_BYTES, Command, Head, decode_head
 from .effects import Answer, Appended, Created, Deleted, Effect, Result
-from .errors import Corrupt, DuckrowError, NoQuorum, NotFound, Timeout
+from .errors import Corrupt, DuckrowError, Full, NoQuorum, NotFound, Timeout
 from .lonerow import LoneRow
 from .numbers import Numbers, older
 from .reading import Reader
 from .row import Bundle, Item
+from .settings import Create
 from .state import State
 from .tally import Tally
 from .waiters import Waiters
@@ -124,6 +125,20 @@ class Keeper:
     async def barrier(self) -> int:
         """Waits until everything that was ordered before this call is applied; the position."""
         return (await self.order(makers.barrier(self._turn()))).position
+
+    async def subscribe(self, topic: str) -> None:
+        """Somebody reads from the topic: makes it, if it is not there and the cluster is set so.
+
+        Raises:
+            Refused: no topic can be called so.
+        """
+        state = self.state
+        if state.settings.create == Create.ON_SUBSCRIBE and state.topic(topic) is None:
+            command = makers.create(self._turn(), topic, {})
+            try:
+                await self.order(command)
+            except (Full, NoQuorum, Timeout):
+                pass  # then it is as empty as before
 
     async def _follow(self) -> None:
         done = 0  # since the last turn for others, or longer; `take` need not wait

@@ -134,6 +134,7 @@ class Reads:
     async def _pull(self, read: _Read, pull: Pull, seconds: float) -> None:
         server, missing = self._server, 0
         deadline = trio.current_time() + min(seconds, WAIT_SECONDS_MAX)
+        await server.node.subscribe(pull.topic)
         while True:
             await self._turn()
             try:
@@ -153,6 +154,7 @@ class Reads:
 
     async def _follow(self, read: _Read, pull: Pull) -> None:
         server = self._server
+        await server.node.subscribe(pull.topic)
         while True:
             await self._turn()
             try:

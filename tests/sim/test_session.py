@@ -558,6 +558,25 @@ def test_answers_come_in_the_order_in_which_they_are_known() -> None:
     serve(work)
 
 
+def test_where_readers_make_topics_a_produce_finds_none_before_the_first_of_them() -> None:
+    async def work(there: There) -> None:
+        keeper = there.keeper
+        turn = makers.Turn(keeper.fresh_pid(), 1)
+        await keeper.order(makers.settings(turn, {"create": "on-subscribe"}))
+        wire, reader = await there.connect(), await there.connect()
+        assert (await wire.produce(b"early")).code == Code.NOT_FOUND
+        pull = await reader.send(Verb.PULL, *Ask("t", wait_us=60_000_000).fields())
+        follow = await reader.send(Verb.FOLLOW, *Ask("u").fields(), MIB)
+        wrong = await reader.send(Verb.PULL, *Ask("no topic").fields())
+        assert (await reader.failure())[:2] == (wrong, "refused")
+        assert (await wire.produce(b"one")).code == Code.ORDERED
+        assert (await reader.answer())[0] == pull
+        assert (await wire.produce(b"two", topic="u")).code == Code.ORDERED
+        assert (await reader.answer())[0] == follow
+
+    serve(work)
+
+
 def test_a_pull_that_waits_ends_empty_when_its_time_is_over() -> None:
     async def work(there: There) -> None:
         wire = await there.connect()
