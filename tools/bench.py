@@ -27,6 +27,7 @@ from pathlib import Path
 from . import (
     bench_append,
     bench_apply,
+    bench_clients,
     bench_commands,
     bench_pauses,
     bench_sessions,
@@ -41,6 +42,9 @@ GROUPS = (
     Group("columns", "bodies of 1,000 entries are checked and opened", bench_apply.open_columns),
     Group("fsync", "how many produces share a sync", bench_simulation.grouping),
     Group("simulation", "task steps of simulated clusters", bench_simulation.speed),
+    Group("latency", "one acknowledged produce at a time", bench_clients.latency),
+    Group("produce", "many entries from one client", bench_clients.produce),
+    Group("pull", "a backlog, read by a client", bench_clients.pull),
     Group("idle", "connections that do nothing", bench_sessions.idle),
     Group("fan-out", "one producer, many followers", bench_sessions.fan_out),
     Group("help", "the command line says what there is", bench_commands.first_help),

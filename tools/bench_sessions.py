@@ -10,17 +10,12 @@ time, since it has one core at most and shares it.
 
 from __future__ import annotations
 
-import os
 import resource
 import selectors
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +27,7 @@ from duckrow.node.limits import CONNECTIONS_SPARE_FILES, MIB
 from duckrow.node.requests import Ask, Outcome, Verb
 
 from .bench_figures import Figure, NoRoomError, Rounds, Settings, at_least, at_most
+from .bench_node import running_node
 
 IDLE: Final = 10_000
 IDLE_BYTES: Final = 100 * MIB
@@ -52,7 +48,7 @@ def idle(settings: Settings) -> Iterator[Figure]:
     if hard != resource.RLIM_INFINITY and hard < files:
         raise NoRoomError(f"{count:,} connections need {files:,} files, and {hard:,} are allowed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, files), hard))
-    with _node(settings) as node, ExitStack() as stack:
+    with running_node(settings) as node, ExitStack() as stack:
         before = node.resident()
         lines: list[_Line] = []
         for number in range(count):
@@ -78,7 +74,7 @@ def fan_out(settings: Settings) -> Iterator[Figure]:
         (f"batches of {BATCH}", BATCH, settings.scaled(BATCHES, 10), at_least(300_000)),
         ("entries one by one", 1, settings.scaled(BATCHES, 10), None),
     ):
-        with _node(settings) as node, ExitStack() as stack:
+        with running_node(settings) as node, ExitStack() as stack:
             producer = stack.enter_context(_Line(node.path))
             producer.answer()
             ask = Ask(TOPIC, max_bytes=4 * MIB, limit=65_536)
@@ -174,38 +170,3 @@ class _Line:
         self._reader.receive_data(data)
         while (frame := self._reader.next_frame()) is not None:
             yield *requests.opened(frame.head), frame.body
-
-
-class _Node:
-    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
-        self._pid, self.path = process.pid, path
-
-    def resident(self) -> int:
-        pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def cpu_seconds(self) -> float:
-        ticks = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-
-
-@contextmanager
-def _node(settings: Settings) -> Iterator[_Node]:
-    with (
-        tempfile.TemporaryDirectory(dir=settings.folder) as data,
-        tempfile.TemporaryDirectory() as d,
-    ):
-        path = Path(d, "node.sock")
-        words = ("--data", data, "--listen", f"unix:{path}", "--set", "store.durability=write")
-        with subprocess.Popen(
-            [sys.executable, "-m", "duckrow.tools.cli", "node", *words],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stderr=subprocess.PIPE,
-        ) as process:
-            try:
-                assert process.stderr is not None
-                if not any(b"ready" in line for line in process.stderr):
-                    raise NoRoomError("the node did not start")
-                yield _Node(process, path)
-            finally:
-                process.send_signal(signal.SIGKILL)
