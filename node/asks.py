@@ -18,7 +18,7 @@ from .errors import LimitExceeded, Refused
 from .limits import MIB, PULL_BYTES_MAX
 from .parts import Text
 from .requests import Ask, Verb
-from .topicinfo import TopicInfo
+from .topicinfo import TopicInfo, in_row
 
 TIMEOUT: Final = 10.0  # seconds, of a call
 PULL_ENTRIES: Final = 1_000
@@ -166,11 +166,11 @@ def topic(name: str) -> Wish[TopicInfo]:
 
 
 def create_topic(name: str, policy: dict[str, Any]) -> Wish[None]:
-    return _order(lambda turn: makers.create(turn, name, policy))
+    return _order(lambda turn: makers.create(turn, name, in_row(policy)))
 
 
 def set_topic(name: str, policy: dict[str, Any]) -> Wish[None]:
-    return _order(lambda turn: makers.configure(turn, name, policy))
+    return _order(lambda turn: makers.configure(turn, name, in_row(policy)))
 
 
 def delete_topic(name: str) -> Wish[None]:

@@ -158,7 +158,7 @@ class AsyncClient(ABC):
         return await self._do(asks.topic(name))
 
     async def create_topic(self, name: str, **policy: Any) -> TopicInfo:
-        """A topic with a policy: `max_age`, `max_entries`, `partitions` and so on.
+        """A topic with a policy: `max_age` in seconds, `max_entries`, `partitions` and so on.
 
         Raises:
             Exists: there is one of that name.

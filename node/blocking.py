@@ -155,7 +155,7 @@ class Client:
         return self._do(asks.topic(name))
 
     def create_topic(self, name: str, **policy: Any) -> TopicInfo:
-        """A topic with a policy: `max_age`, `max_entries`, `partitions` and so on.
+        """A topic with a policy: `max_age` in seconds, `max_entries`, `partitions` and so on.
 
         Raises:
             Exists: there is one of that name.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any, Final, NamedTuple, Self
 
 from .errors import Corrupt
+
+_SECONDS: Final = ("max_age",)  # policies that are durations
+_SECOND: Final = 1_000_000
 
 
 class PartitionInfo(NamedTuple):
@@ -34,5 +38,22 @@ class TopicInfo(NamedTuple):
             case [int(id_), dict(policy), list(parts), *_] if all(
                 type(part) is list and len(part) == len(PartitionInfo._fields) for part in parts
             ):
-                return cls(name, id_, policy, tuple(PartitionInfo(*part) for part in parts))
+                shown = {key: _out(key, value) for key, value in policy.items()}
+                return cls(name, id_, shown, tuple(PartitionInfo(*part) for part in parts))
         raise Corrupt(f"what the node tells of topic {name!r} is not known here: {fields!r:.80}")
+
+
+def in_row(policy: Mapping[str, Any]) -> dict[str, Any]:
+    """As the row has it: users say seconds, and there they are microseconds."""
+    return {
+        key: round(value * _SECOND) if key in _SECONDS and _is_number(value) else value
+        for key, value in policy.items()
+    }
+
+
+def _out(key: str, value: Any) -> Any:
+    return value / _SECOND if key in _SECONDS and _is_number(value) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

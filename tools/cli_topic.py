@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from .clients import client_of
-from .command import DONE, Args, Command, UsageError, duration_us, option, size, whole
+from .command import DONE, Args, Command, UsageError, option, seconds, size, whole
 from .console import Console
 from .output import for_people, output_of
 from .rows import Row
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from duckrow.node.topicinfo import TopicInfo
 
 DEFAULT: Final = "default"
-MICROSECONDS: Final = ("max_age",)  # policies that are durations; told in seconds
 LIST: Final = ("topic", "partitions", "entries", "bytes", "policy")
 INFO: Final = ("topic", "id", "policy", "partitions")
 
@@ -43,7 +42,7 @@ POLICY: Final = (
     option(
         "--max-age",
         metavar="D",
-        kind=or_default(duration_us),
+        kind=or_default(seconds),
         said="entries go when they are so old, as in 7d; 0: never",
     ),
     option(
@@ -91,14 +90,11 @@ def policy_of(args: Args) -> dict[str, Any]:
 
 
 def info_row(info: TopicInfo) -> Row:
-    """A topic as the contract has it: durations in seconds."""
-    policy = {
-        name: value / 1e6 if name in MICROSECONDS else value for name, value in info.policy.items()
-    }
+    """A topic as the contract has it."""
     return {
         "topic": info.topic,
         "id": info.id,
-        "policy": policy,
+        "policy": info.policy,
         "partitions": [part._asdict() for part in info.partitions],
     }
 
@@ -114,7 +110,7 @@ def policy_text(policy: dict[str, Any]) -> dict[str, Any]:
     def shown(name: str, value: Any) -> str:
         if name == "max_bytes":
             return show_size(value)
-        return show_duration(round(value * 1e6)) if name in MICROSECONDS else str(value)
+        return show_duration(round(value * 1e6)) if name == "max_age" else str(value)
 
     return {
         name: shown(name, value)
@@ -130,7 +126,7 @@ def list_row(info: TopicInfo) -> Row:
         "partitions": len(info.partitions),
         "entries": sum(part.entries for part in info.partitions),
         "bytes": sum(part.bytes for part in info.partitions),
-        "policy": info_row(info)["policy"],
+        "policy": info.policy,
     }
 
 

@@ -34,7 +34,8 @@ class Shell:
     def __call__(self, line: str, *, terminal: bool = False) -> Done:
         """`T` stands for the test's own topic."""
         line = re.sub(r"\bT\b", self.topic, line)
-        return duckrow(line, b"", {"DUCKROW_URL": self.url}, terminal=terminal)
+        environ = {"DUCKROW_URL": self.url, "COLUMNS": "200"}
+        return duckrow(line, b"", environ, terminal=terminal)
 
 
 @pytest.fixture
@@ -59,6 +60,19 @@ def test_a_new_topic_has_the_policy_that_was_given(sh: Shell) -> None:
         {"partition": p, "first": 1, "last": 0, "entries": 0, "bytes": 0} for p in (0, 1)
     ]
     assert sh("topic info T").document == info
+
+
+def test_ages_are_seconds_to_the_command_line_and_to_programs(sh: Shell) -> None:
+    sh("topic new T --max-age 1m30s")
+    with library.connect(sh.url) as client:
+        assert client.topic(sh.topic).policy["max_age"] == 90.0
+        assert client.set_topic(sh.topic, max_age=0.25).policy["max_age"] == 0.25
+        assert client.set_topic(sh.topic, max_age=None).policy["max_age"] == 0
+        for age in (-1, "1m", True, float("inf")):
+            with pytest.raises(library.DuckrowError):
+                client.set_topic(sh.topic, max_age=age)
+        client.set_topic(sh.topic, max_age=7200)
+    assert "policy      max_age 2h" in sh("topic info T", terminal=True).lines
 
 
 def test_a_topic_is_made_once(sh: Shell) -> None:
@@ -97,8 +111,8 @@ def test_all_topics_are_listed_with_what_they_hold(sh: Shell) -> None:
     (row,) = [row for row in sh("topic ls").rows if row["topic"] == sh.topic]
     assert (row["partitions"], row["entries"]) == (3, 2)
     assert {"topic": sh.topic} in sh("topic ls --names").rows
-    assert sh("topic ls", terminal=True).lines[0].split()[:4] == (
-        ["TOPIC", "PARTITIONS", "ENTRIES", "BYTES"]
+    assert sh("topic ls", terminal=True).lines[0].split() == (
+        ["TOPIC", "PARTITIONS", "ENTRIES", "BYTES", "POLICY"]
     )
 
 
