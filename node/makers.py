@@ -75,6 +75,22 @@ def produce(
     return _command(Kind.PRODUCE, turn, topic, partition, topic_id, extra, body)
 
 
+def produce_checked(
+    turn: Turn,
+    topic: str,
+    body: Buffer,
+    count: int,
+    partition: int,
+    partitions: int,
+    key_hashes: bytes | None,
+    ids: Sequence[bytes] | None,
+    expect_last: int | None,
+) -> Command:
+    """As `produce`, of what its caller has checked, for clients that wait for each entry."""
+    extra = (partitions, count, 0, key_hashes, ids, expect_last)
+    return _command(Kind.PRODUCE, turn, topic, partition, 0, extra, body)
+
+
 def stage(
     turn: Turn,
     topic: str,

@@ -285,8 +285,9 @@ class Outbox:
     def _batch(self, now_us: int) -> Slot:
         waiting = self._waiting
         taken = [waiting.popleft()]
-        for _ in range(parts.gathered(taken[0], waiting)):
-            taken.append(waiting.popleft())
+        if waiting:
+            for _ in range(parts.gathered(taken[0], waiting)):
+                taken.append(waiting.popleft())
         for part in taken:
             self.waiting_bytes -= part.size
             self._waiting_entries -= len(part)

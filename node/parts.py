@@ -176,16 +176,17 @@ def command_of(
     else:
         ends = first.ends if len(parts) == 1 else None
         body = columns.encode(values, keys=keys, headers=headers, value_ends=ends)
-    return makers.produce(
+    hashes = None if keys is None else columns.key_hashes(keys)
+    return makers.produce_checked(
         turn,
         topic,
         body,
         len(values),
-        partition=partition,
-        partitions=partitions,
-        key_hashes=None if keys is None else columns.key_hashes(keys),
-        ids=first.ids,
-        expect_last=first.expect_last,
+        partition,
+        partitions,
+        hashes,
+        first.ids,
+        first.expect_last,
     )
 
 
