@@ -47,6 +47,8 @@ VALUE_ENDS, VALUES, KEY_ENDS, KEYS, NULL_KEYS, CREATED, HEADER_ENDS, HEADERS = r
 _COLUMNS: Final = 8
 _U32, _I64 = 70, 79  # tags of RFC 8746, little endian
 _TAGS: Final = {VALUE_ENDS: _U32, KEY_ENDS: _U32, CREATED: _I64, HEADER_ENDS: _U32}
+_ONE_END: Final = 8  # where the end of the only value stands, if there is nothing else
+_BEFORE_ONE_MAX: Final = 32
 _WORTH_JOINING: Final = 16  # pieces: to copy them once more costs less than to count them again
 _ITEM_BYTES: Final = {None: 1, _U32: 4, _I64: 8}
 
@@ -149,6 +151,15 @@ def _before_one(length: int) -> bytes:
     """The body of an entry of this length, without its value, which comes last."""
     body = encode([bytes(length)])
     return body[: len(body) - length]
+
+
+def is_one(body: Buffer) -> bool:
+    """Whether the body is just what `encode_one` makes: then nothing of it has to be opened."""
+    length = int.from_bytes(body[_ONE_END : _ONE_END + 4], "little")
+    before = len(body) - length
+    if not 0 <= length <= ENTRY_BYTES_MAX or not 0 < before <= _BEFORE_ONE_MAX:
+        return False
+    return bytes(body[:before]) == _before_one(length)
 
 
 def decode(body: Buffer, *, trusted: bool = False) -> Columns:

@@ -477,3 +477,28 @@ def test_the_hash_of_a_key_is_its_crc32c_and_of_none_zero() -> None:
     hashes = array("I", columns.key_hashes([b"a", None, b"", b"key"]))
 
     assert hashes.tolist() == [crc32c(b"a"), 0, 0, crc32c(b"key")]
+
+
+@pytest.mark.parametrize("length", [0, 1, 23, 24, 100, 255, 256, 65_535, 65_536, ENTRY_BYTES_MAX])
+def test_a_body_of_one_value_is_known_by_its_beginning(length: int) -> None:
+    value = b"v" * length
+    body = columns.encode([value])
+
+    assert columns.encode_one(value) == body
+    assert columns.is_one(body)
+    assert columns.is_one(memoryview(body))
+
+
+@given(st.binary(max_size=80), st.integers(0, 60), st.integers(0, 255))
+def test_only_a_whole_body_is_known_by_its_beginning(value: bytes, at: int, byte: int) -> None:
+    body = bytearray(columns.encode([value]))
+    body[at % len(body)] = byte
+    for changed in (bytes(body), bytes(body[:-1]), bytes(body) + b"x", bytes(body[:at])):
+        if columns.is_one(changed):
+            assert len(columns.decode(changed)) == 1
+
+
+def test_other_bodies_are_not_taken_for_one_value() -> None:
+    others = [columns.encode([b"a", b"b"]), columns.encode([b"a"], keys=[b"k"]), b"", b"x" * 20]
+
+    assert [columns.is_one(body) for body in others] == [False] * 4
