@@ -68,6 +68,7 @@ class LoneRow:
         if self._waits_for_sync:
             store.on_synced(self._taker.wake)
         self._indexer, self._watcher = Wakeup(), Wakeup()
+        store.reserve.on_hard = self._watcher.wake
         # Called again and again while the disk is full, or nearly.
         self.on_tight: Callable[[], None] = lambda: None
 
@@ -338,13 +339,10 @@ class LoneRow:
         self._refused += [(command, full) for command in self._open if len(command.body)]
         self._open = [command for command in self._open if not len(command.body)]
         self._open_bytes = sum(map(_size, self._open))
-        self._watcher.wake()
 
     async def use_reserve(self) -> bool:
         """For what makes room and does not fit.  True: there is more space now."""
-        gained = await self.store.reserve.give_up()
-        self._watcher.wake()
-        return gained
+        return await self.store.reserve.give_up()
 
     def _look(self) -> None:
         self.store.reserve.look()

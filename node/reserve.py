@@ -11,6 +11,7 @@ Back to ok by itself, once twice the soft reserve is free; so it does not flap.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Final
 
 from .env import Disk
@@ -41,6 +42,7 @@ class Reserve:
         self._disk, self._options = disk, options
         self._held = False  # the file is there
         self.state = OK
+        self.on_hard: Callable[[], None] = lambda: None  # somebody has to look at it from now on
 
     async def open(self, *, blank: bool) -> None:
         """
@@ -90,6 +92,7 @@ class Reserve:
     async def give_up(self) -> bool:
         """A write did not fit.  True: there is more space now."""
         self.state = HARD
+        self.on_hard()
         if not self._held or not self._options.hard_reserve_bytes:
             return False
         self._held = False

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import trio
 
@@ -24,7 +25,7 @@ from .errors import DiskFailed, Full
 from .forms import ItemForm, chain
 from .places import place, segment_of
 from .positions import Column
-from .records import PREFIX_BYTES, RecordKind, encode, size_of
+from .records import RecordKind, encode, size_of
 from .reserve import Reserve
 from .segments import Handle, Segment, segment_file
 from .shelf import Shelf
@@ -277,26 +278,29 @@ class Writer:
                 self._names_unsynced |= names
         self.durable, self.durable_position = durable, position
         self._close_sealed()
-        if mark:
+        if not mark:
+            return
+        try:
             self._mark()
+        except Full:
+            # A few bytes, without which damage to the last record would look torn.
+            if await self._reserve.give_up():
+                with suppress(Full):
+                    self._mark()
 
     def _mark(self) -> None:
         """Says, as nothing else does, that everything before it was durable.
 
         Also behind what was written meanwhile, which claims less; else damage would look torn until
-        the next write.  Not synced itself: it comes to the disk with what is written next, or when
-        the kernel likes.
+        the next write.  And also behind the end of a segment that is full.  Not synced itself: it
+        comes to the disk with what is written next, or when the kernel likes.
         """
-        segment, handle = self.open, self._handle
-        assert segment is not None and handle is not None
+        handle = self._handle
+        assert handle is not None
         clean = handle not in self._unsynced
-        if segment.size + PREFIX_BYTES <= self._options.segment_bytes:
-            try:
-                self.append(RecordKind.MARK, b"")
-            except Full:
-                return
-            if clean:
-                self._unsynced.remove(handle)
+        self.append(RecordKind.MARK, b"")
+        if clean:
+            self._unsynced.remove(handle)
 
     def _close_sealed(self) -> None:
         """Sealed segments that are synced belong to the readers."""

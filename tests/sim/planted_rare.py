@@ -127,8 +127,8 @@ RARE = [
         "no_mark",
         "damage to the last record is told from a torn tail",
         "node/writing.py",
-        "        if mark:\n            self._mark()",
-        "        pass",
+        "        if not mark:",
+        "        if True:",
     ),
     (
         "half_record_stays",

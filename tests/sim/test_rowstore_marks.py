@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
 from duckrow.node.lonerow import LoneRow
+from duckrow.node.records import PREFIX_BYTES
 from duckrow.node.storeoptions import WRITE
 from sim.alone import Machine
+from sim.pages import BLOCK
 from sim.storekit import Story, small
 
 from .test_rowstore_damage import SEGMENT, flipped, seen
@@ -19,6 +23,14 @@ async def one_before_and_one_during_a_sync(row: LoneRow, story: Story) -> None:
     await story.produce(row, 50)
     while row.store.syncing:
         await trio.sleep(0.001)
+
+
+async def take(row: LoneRow, story: Story, count: int) -> None:
+    while count:
+        for item in await row.take():
+            story.see(item)
+            count -= 1
+    story.note(row)
 
 
 def test_what_a_sync_made_durable_is_not_torn_although_more_was_written_during_it() -> None:
@@ -35,3 +47,74 @@ def test_what_a_sync_made_durable_is_not_torn_although_more_was_written_during_i
 
     assert outcome.damages or outcome.broken
     assert all(item.position > last for item in outcome.new)
+
+
+def test_the_last_record_of_a_full_segment_has_its_mark_too() -> None:
+    """Two syncs come after it was written, and there is room for the mark of the first."""
+    machine, story = Machine(1), Story(small(bundle_bytes=64))
+    machine.media.sync_latency = 0.02
+
+    async def fill_segment(row: LoneRow, story: Story) -> None:
+        size, store = row.store.options.segment_bytes, row.store
+        before = store.segments()[-1].bytes
+        await story.produce(row, 496)
+        while row.store.syncing:
+            await trio.sleep(0.001)
+        after = store.segments()[-1].bytes
+        more = size - after - 2 * (after - before)  # left by two more of the first one's size
+        first, last = story.make(496), story.make(496 + more + 16)  # which have a mark too many
+        story.submitted[-1] += [2, 3]
+        row.submit([first])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take, row, story, 2)
+            while not store.syncing:
+                await trio.sleep(0.001)
+            row.submit([last])
+        assert len(store.segments()) == 1
+
+    machine.run(story.life(fill_segment, orderly=False))
+    last = max(story.seen)
+    flipped(machine, SEGMENT, machine.media.content(SEGMENT).index(b"<3>") - 20)
+
+    outcome = seen(machine, story)
+
+    assert outcome.damages or outcome.broken
+    assert all(item.position > last for item in outcome.new)
+
+
+async def fill_block(row: LoneRow, story: Story, machine: Machine) -> None:
+    """The last record ends 8 bytes before its block does, and there is no other one."""
+    before = row.store.segments()[-1].bytes
+    await story.produce(row, 496)
+    after = row.store.segments()[-1].bytes
+    machine.media.capacity = machine.media.used
+    room = -after % BLOCK - 8
+    await story.produce(row, 496 + room - (after - before - PREFIX_BYTES))
+    await trio.lowlevel.checkpoint()
+
+
+def test_a_mark_that_does_not_fit_on_a_full_disk_takes_the_reserve() -> None:
+    machine, story = Machine(1), Story(small(segment_bytes=1 << 16))
+    machine.run(story.life(partial(fill_block, machine=machine), orderly=False))
+    last = max(story.seen)
+    flipped(machine, SEGMENT, machine.media.content(SEGMENT).index(b"<2>") - 20)
+    machine.media.capacity = 1 << 40
+
+    outcome = seen(machine, story)
+
+    assert outcome.damages or outcome.broken
+    assert all(item.position > last for item in outcome.new)
+
+
+def test_a_reserve_that_a_mark_took_is_made_again() -> None:
+    machine, story = Machine(1), Story(small(segment_bytes=1 << 16))
+
+    async def fill_and_wait(row: LoneRow, story: Story) -> None:
+        await fill_block(row, story, machine)
+        assert row.status().disk == "hard"
+        machine.media.capacity = 1 << 40
+        await trio.sleep(2 * row.store.options.reserve_seconds)
+        assert row.status().disk == "ok"
+        await story.produce(row, 10)
+
+    machine.run(story.life(fill_and_wait))
