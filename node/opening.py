@@ -23,7 +23,7 @@ from .findings import Hole
 from .places import place
 from .positions import Column, IndexHead
 from .records import REACH_MAX, seed_of
-from .recovery import EVERYTHING, Recovery
+from .recovery import EVERYTHING, Last, Recovery
 from .search import find_uuid, last_record, next_record
 from .segmentreads import (
     PAGE_BYTES,
@@ -61,13 +61,13 @@ class Opened:
     rewritten_bytes: int = 0
 
 
-async def open_folder(disk: Disk, options: StoreOptions) -> Opened:
+async def open_folder(disk: Disk, options: StoreOptions, boot_id: str) -> Opened:
     """
     Raises:
         Corrupt: no row can be made of what is there; nothing was changed.
         DiskFailed: a write or a sync failed.
     """
-    opener = _Opener(disk, options)
+    opener = _Opener(disk, options, boot_id)
     try:
         return await opener.open()
     finally:
@@ -83,8 +83,9 @@ class _Known(NamedTuple):
 
 
 class _Opener:
-    def __init__(self, disk: Disk, options: StoreOptions) -> None:
-        self._disk, self._window = disk, options.window_bytes
+    def __init__(self, disk: Disk, options: StoreOptions, boot_id: str) -> None:
+        self._disk, self._window, self._boot_id = disk, options.window_bytes, boot_id
+        self._last: Last | None = None
         self._files: dict[int, File] = {}
         self._indexes: dict[int, IndexHead] = {}
         self._reaches: list[dict[int, int]] = []
@@ -206,10 +207,10 @@ class _Opener:
     ) -> tuple[Recovery, list[Tail]]:
         """Feeds the tail to recovery; returns what of it is kept, too."""
         durable = await self._durable(base, tail)
-        if base:
-            recovery = Recovery(durable, self._indexes[base].chronicle.copy(), True, base)
-        else:
-            recovery = Recovery(durable, Chronicle(tail[0].uuid), first == 1)
+        chronicle = self._indexes[base].chronicle.copy() if base else Chronicle(tail[0].uuid)
+        recovery = Recovery(
+            durable, chronicle, bool(base) or first == 1, base, self._boot_id, self._last
+        )
         before = self._indexes[base].covered if base else 0
         kept: list[Tail] = []
         for each, following in itertools.zip_longest(tail, tail[1:]):
@@ -254,6 +255,7 @@ class _Opener:
             found = await feed(last_record(each.seed, each.file.size, self._window), each.file)
             if found is not None:
                 durable = max(durable, found.durable)
+                self._last = Last(place(each.number, found.offset), found.start_count)
                 break
         return durable
 

@@ -12,6 +12,10 @@ The address is known before the pass, since the last valid record of the files c
 Bodies are checked only beyond it: below, a damaged body spoils nobody's number, and whoever reads
 it is told.
 
+A process that was killed leaves everything that it wrote with the kernel, and in order.  So where the
+machine has run on since, only what lies behind the last good record can be torn.  That matters where
+answers do not wait for syncs.
+
 What lay in a damaged stretch, and what is lost of the row by it, is decided in `evidence.py`.
 
 Pure: `scan` is a generator that asks for (offset, length) and is sent bytes; `opening.py` reads,
@@ -23,7 +27,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Generator
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -59,14 +63,26 @@ from .records import (
 )
 from .search import next_record
 from .segments import segment_file
+from .storeoptions import FSYNC
 
 EVERYTHING: Final = 1 << 62  # also as an address: all there is was durable
 _offset_of: Final = itemgetter(Record._fields.index("offset"))
 
 
+class Last(NamedTuple):
+    """The last good record of all."""
+
+    address: int
+    start_count: int
+
+
 @attrs.define
 class Recovery(Evidence):
     """Fed with the segments that need reading, oldest first; then says what they come to."""
+
+    boot_id: str = ""  # of the machine now; empty: what the kernel had may be gone
+    last: Last | None = None
+    whole: int = attrs.field(init=False)  # address: what lies below was whole once
 
     rewritten: bool = attrs.field(default=False, init=False)  # the segment that was read last was
     torn: bool = attrs.field(default=False, init=False)  # that segment ends in a torn tail
@@ -74,6 +90,10 @@ class Recovery(Evidence):
     _left_out: list[Record] = attrs.field(factory=list, init=False)  # GAP records of the segment
     _start_count: int = attrs.field(default=0, init=False)  # of the last good record
     _claimed: int = attrs.field(default=0, init=False)  # by the last good record
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.whole = self.durable
 
     # -- the pass -------------------------------------------------------------------------
 
@@ -92,7 +112,7 @@ class Recovery(Evidence):
 
         `before` is where the file before it ended.  Returns where what is kept of this one ends.
         """
-        durable = offset_in(segment, self.durable)
+        durable = offset_in(segment, self.whole)
         window_bytes = max(window_bytes, REACH_MAX)
         self.column = Column(self.chronicle.position + 1) if column is None else column
         self.torn = self.rewritten = False
@@ -118,6 +138,7 @@ class Recovery(Evidence):
                 self.records += 1
                 self._start_count, self._claimed = record.start_count, record.durable
                 offset = record.end
+                durable = offset_in(segment, self.whole)  # a START may have moved it
                 continue
             if offset >= durable:
                 self.torn = True
@@ -146,7 +167,7 @@ class Recovery(Evidence):
         False: it is shorter because its tail was torn off, so the next one was never told of.
         """
         if end < before:
-            if place(segment, end) >= self.durable:
+            if place(segment, end) >= self.whole:
                 return False
             self.stretches.append(
                 Stretch(segment, end, before - end, seed, self._start_count, self._claimed)
@@ -285,7 +306,9 @@ class Recovery(Evidence):
         if kind == RecordKind.SEGMENT:
             return self._on_segment(Opening.decode(record), segment)
         if kind == RecordKind.START:
-            chronicle.start(Start.decode(head))
+            start = Start.decode(head)
+            chronicle.start(start)
+            self._outlived(start)
         elif kind == RecordKind.CLEAN:
             chronicle.clean(number_in(head, "a clean end"))
         elif kind == RecordKind.VIEW:
@@ -299,6 +322,16 @@ class Recovery(Evidence):
         elif kind == RecordKind.SETTLED:
             SettledForm.decode(head)  # alone nothing is staged; it only has to be whole
         return True
+
+    def _outlived(self, start: Start) -> None:
+        """What this incarnation wrote is there, if the machine has run on since; it told of it, too."""
+        if (
+            self.last is not None
+            and start.start_count == self.last.start_count
+            and start.boot_id == self.boot_id
+            and start.level != FSYNC
+        ):
+            self.whole = max(self.whole, self.last.address)
 
     def _on_base(self, base: BaseForm) -> bool:
         """It says where the row is, so nothing is left to be known of what came before."""
@@ -320,6 +353,8 @@ class Recovery(Evidence):
         ):
             return False
         self.adopt(opening.chronicle, segment)
+        for start in opening.chronicle.starts.values():
+            self._outlived(start)
         self.rewritten = opening.rewritten
         self.column = Column(self.chronicle.position + 1)
         return True

@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from . import cbor
+from . import cbor, doubt
 from .appending import Appending
 from .chronicle import Chronicle
 from .commands import Command
@@ -110,7 +110,8 @@ class RowStore:
             raise Conflict(f"the row store is in use: {error}; one process may have it") from error
         done = False
         try:
-            opened = await open_folder(disk, options)
+            doubted = await disk.exists(doubt.NAME)  # then the kernel may have dropped something
+            opened = await open_folder(disk, options, "" if doubted else env.boot_id)
             reserve = Reserve(disk, options)
             await reserve.open(blank=opened.chronicle is None)
             store = cls(disk, env, options, reserve, opened)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 import trio
 
+from duckrow.node.doubt import leave_doubt
+from duckrow.node.env import Env
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.records import PREFIX_BYTES
-from duckrow.node.storeoptions import WRITE
+from duckrow.node.storeoptions import MEMORY, WRITE
 from sim.alone import Machine
 from sim.pages import BLOCK
 from sim.storekit import Story, small
@@ -118,3 +121,77 @@ def test_a_reserve_that_a_mark_took_is_made_again() -> None:
         await story.produce(row, 10)
 
     machine.run(story.life(fill_and_wait))
+
+
+async def three(row: LoneRow, story: Story) -> None:
+    assert row.store.view is not None
+    story.lineage = row.store.view.lineage
+    for size in (40, 50, 60):
+        await story.produce(row, size)
+
+
+def damaged_behind_all_marks(level: str) -> tuple[Machine, Story]:
+    """The kernel wrote everything when it liked, and nobody has asked for a sync yet."""
+    machine, story = Machine(1), Story(small(level=level))
+    machine.run(story.life(three, orderly=False))
+    pages = machine.media.pages(SEGMENT)
+    pages.sync(pages.count)
+    flipped(machine, SEGMENT, machine.media.content(SEGMENT).index(b"<2>") + 20)
+    return machine, story
+
+
+@pytest.mark.parametrize("level", [WRITE, MEMORY])
+def test_what_was_answered_before_any_sync_is_not_torn_by_a_kill(level: str) -> None:
+    """Behind it lies what the same process wrote later, and the machine has run on since."""
+    machine, story = damaged_behind_all_marks(level)
+    last = max(story.seen)
+
+    outcome = seen(machine, story)
+
+    assert outcome.bad == [3]
+    assert outcome.lineage == story.lineage
+    assert outcome.new[0].position > last
+
+
+async def leave_a_note(env: Env) -> None:
+    await leave_doubt(await env.disk.folder("row"))
+
+
+@pytest.mark.parametrize("level", [WRITE, MEMORY])
+@pytest.mark.parametrize("how", ["power", "failed sync"])
+def test_what_the_kernel_may_have_lost_is_torn_and_begins_a_lineage(level: str, how: str) -> None:
+    machine, story = damaged_behind_all_marks(level)
+    if how == "power":
+        machine.media.power_loss()
+    else:
+        machine.run(leave_a_note)
+    story.seen = {position: crc for position, crc in story.seen.items() if position < 3}
+
+    outcome = seen(machine, story)
+
+    assert outcome.lineage != story.lineage
+    assert not outcome.damages
+    assert outcome.new[0].position == 4  # behind entry 1, and the mark of this start
+
+
+def test_at_level_fsync_what_nobody_was_told_of_is_torn() -> None:
+    machine, story = Machine(1), Story(small())
+
+    async def unanswered(row: LoneRow, story: Story) -> None:
+        await three(row, story)
+        machine.media.sync_latency = 10.0
+        row.submit([story.make(50), story.make(60)])
+        with trio.move_on_after(1):
+            await row.take()
+
+    machine.run(story.life(unanswered, orderly=False))
+    pages = machine.media.pages(SEGMENT)
+    pages.sync(pages.count)
+    flipped(machine, SEGMENT, machine.media.content(SEGMENT).index(b"<4>") + 20)
+    machine.media.sync_latency, last = 0.0, max(story.seen)
+
+    outcome = seen(machine, story)
+
+    assert not outcome.damages
+    assert not outcome.bad
+    assert outcome.new[0].position > last
