@@ -125,7 +125,9 @@ async def _recovered(
         if not lost:
             break
     if best is None:
-        raise Corrupt(
+        # What the disk does not give may be whole: another try, or another cable, may help.
+        kind = DiskFailed if snapshots.unread else Corrupt
+        raise kind(
             f"the row begins at position {store.floor}, and no snapshot of the state reaches that "
             f"far: {'; '.join(snapshots.refused) or 'there is none'}"
         )

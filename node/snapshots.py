@@ -103,6 +103,7 @@ class Snapshots:
     def __init__(self, folder: Disk) -> None:
         self._folder = folder
         self.refused: list[str] = []  # what `load` passed over, and why
+        self.unread = False  # the disk did not give one of them
         # Positions of those that can be relied on, oldest first: read and found whole and fitting,
         # or written and synced by this life.
         self.whole: list[int] = []
@@ -115,7 +116,11 @@ class Snapshots:
                 continue
             try:
                 snapshot = decode(await self._read(name))
-            except (Corrupt, OSError) as error:
+            except OSError as error:
+                self.unread = True
+                self.refused.append(f"{name}: {error}")
+                continue
+            except Corrupt as error:
                 self.refused.append(f"{name}: {error}")
                 continue
             if snapshot.identity.position > newest:

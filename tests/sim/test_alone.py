@@ -9,7 +9,7 @@ from duckrow.node.alone import open_node
 from duckrow.node.capture import state_hash
 from duckrow.node.effects import Result
 from duckrow.node.env import Env
-from duckrow.node.errors import Conflict, Corrupt, DuckrowError
+from duckrow.node.errors import Conflict, Corrupt, DiskFailed, DuckrowError
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 
@@ -139,6 +139,23 @@ def test_without_a_snapshot_and_without_the_old_row_the_node_says_what_is_missin
 
     with pytest.raises(Corrupt, match="no snapshot of the state reaches that far: snapshot-"):
         run(machine, look)
+
+
+def test_snapshots_that_the_disk_does_not_give_are_no_damage_another_start_may_read_them() -> None:
+    machine = Machine()
+
+    async def first(node: Keeper) -> None:
+        await Owner(node).order(makers.create, "t", {"max_entries": 5})
+        await fill(node, 300)
+
+    run(machine, first)
+    snapshots = files(machine, "state/snapshot")
+    for path in snapshots:
+        machine.media.spoil(path, 0)
+
+    with pytest.raises(DiskFailed, match="no snapshot of the state reaches that far: snapshot-"):
+        run(machine, look)
+    assert files(machine, "state/snapshot") == snapshots
 
 
 def test_a_snapshot_of_another_store_is_not_believed() -> None:
