@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "reference" / "planted-bugs.md"
 HEAD = "| bug | what it breaks | seeds | first seed | what said so |\n|---|---|---|---|---|\n"
 ROW = re.compile(r"^\| `(\w+)` \| (.*) \| (\d+) \| (\d+) \| (.*) \|$", re.MULTILINE)
 TABLE = re.compile(r"^\| bug \|.*?(?=^$|\Z)", re.MULTILINE | re.DOTALL)
+BY_TEST = re.compile(r"^\| `(\w+)` \| (.*) \| `(tests/[\w/.]+::\w+)` \|$", re.MULTILINE)
 
 
 class Found(NamedTuple):
@@ -39,6 +40,11 @@ def table() -> list[Found]:
     return [Found(name, breaks, int(n), int(seed), kinds) for name, breaks, n, seed, kinds in rows]
 
 
+def by_test() -> dict[str, tuple[str, str]]:
+    """What each of the bugs breaks that seeds meet too rarely, and the test that fails with it."""
+    return {name: (breaks, test) for name, breaks, test in BY_TEST.findall(PAGE.read_text())}
+
+
 def renewed(page: str, results: dict[str, dict[str, object]]) -> str:
     """The page with a row for each bug, in the order of the list."""
     rows = {each.name: each for each in table()}
@@ -51,7 +57,7 @@ def renewed(page: str, results: dict[str, dict[str, object]]) -> str:
     lines = [
         str(rows[name]._replace(breaks=PLANTED[name].breaks)) for name in PLANTED if name in rows
     ]
-    return TABLE.sub(lambda _: HEAD + "".join(lines), page)
+    return TABLE.sub(lambda _: HEAD + "".join(lines), page, count=1)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import trio
 from checker import Content, check
 from checker.history import Report
 from duckrow.node.alone import Options, open_node
+from duckrow.node.capture import CHUNK_BYTES
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, Damaged, DiskFailed, DuckrowError, Full
 from duckrow.node.housekeeping import HousekeepingOptions
@@ -109,6 +110,8 @@ class _Run:
         self.node: Keeper | None = None
         self.watch = Watch(world, self.seen)
         self.stopping = trio.Event()  # the node is to end in order
+        # Of a snapshot; in a third of the runs so small that things change between two of them.
+        self.slice_bytes = world.rng("slices").choice((CHUNK_BYTES, CHUNK_BYTES, 128))
 
     async def main(self, world: World) -> None:
         world.net.split = self.plan.split
@@ -164,6 +167,7 @@ class _Run:
                 snapshot_items=plan.snapshot_items,
                 snapshot_bytes=1 << 20,
                 followable_bytes=plan.segment_bytes,
+                slice_bytes=self.slice_bytes,
             ),
         )
         opened = False

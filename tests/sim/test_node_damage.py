@@ -252,6 +252,20 @@ def test_a_node_whose_row_ended_closes_and_keeps_its_snapshots() -> None:
     assert [path for path in machine.media.paths() if path.startswith("state/")] == before
 
 
+def test_a_damaged_snapshot_is_none_of_the_two_that_are_kept() -> None:
+    """It would push the only whole one out, and the row behind that may go with it."""
+    machine = filled(orderly=True)
+    older, newer = (path for path in machine.media.paths() if path.startswith("state/snapshot"))
+    machine.media.flip(newer)
+
+    assert run(machine, look, TINY).next == COUNT + 1
+
+    kept = [path for path in machine.media.paths() if path.startswith("state/snapshot")]
+    assert kept[0] == older and kept[1] > newer and len(kept) == 2
+    machine.media.flip(kept[1])
+    assert run(machine, look, TINY).next == COUNT + 2
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @ENDS

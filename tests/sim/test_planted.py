@@ -1,17 +1,29 @@
-"""The table of planted bugs fits the list, and its seeds still find them."""
+"""The page of planted bugs fits the list; its seeds and its tests still find them."""
 
 from __future__ import annotations
 
-import re
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from duckrow.tools import fuzz
 from sim.planted import PLANTED
-from sim.planted_table import PAGE, Found, table
+from sim.planted_table import Found, by_test, table
+from sim.planting import ROOT
 
-TABLE = table()
+TABLE, BY_TEST = table(), by_test()
+WITH_BUG = """
+import sys
+from sim.planted import PLANTED
+
+PLANTED[sys.argv[1]].plant()
+import pytest
+
+sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", sys.argv[2]]))
+"""
 # The others take longer than `make test` should.
 QUICK = 12
 MORE = 8  # seeds: a change of the product makes another run of each
@@ -21,18 +33,35 @@ SOME = [
 ]
 
 
-def test_the_page_has_every_planted_bug() -> None:
+def test_the_page_has_every_planted_bug_once() -> None:
     names = [each.name for each in TABLE]
-    missing = re.findall(r"^- `(\w+)`: ", PAGE.read_text(), re.MULTILINE)
 
-    assert names == [name for name in PLANTED if name not in missing]
-    assert missing == [name for name in PLANTED if name not in names]
+    assert names == [name for name in PLANTED if name not in BY_TEST]
+    assert [*BY_TEST] == [name for name in PLANTED if name not in names]
 
 
-def test_the_table_says_what_each_breaks() -> None:
-    assert {each.name: each.breaks for each in TABLE} == {
-        each.name: PLANTED[each.name].breaks for each in TABLE
+def test_the_page_says_what_each_breaks() -> None:
+    told = {each.name: each.breaks for each in TABLE}
+
+    assert told | {name: breaks for name, (breaks, _) in BY_TEST.items()} == {
+        name: bug.breaks for name, bug in PLANTED.items()
     }
+
+
+@pytest.mark.parametrize("name", BY_TEST)
+def test_the_test_of_a_bug_fails_with_it(name: str) -> None:
+    _, test = BY_TEST[name]
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_BUG, name, str(ROOT / test)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "src:tests"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    assert "failed" in done.stdout and "error" not in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize("row", SOME)

@@ -333,6 +333,35 @@ def test_only_what_is_released_sealed_and_not_followable_is_dropped() -> None:
     run(Machine(1), work)
 
 
+def test_a_segment_reaches_as_far_as_the_bodies_that_were_placed_later_from_another() -> None:
+    """Its last bundle lost its place to a torn write, and gets it in the next segment."""
+    machine, options = Machine(1), small(level=MEMORY)
+
+    async def fill_up(row: LoneRow, story: Story) -> int:
+        size = row.store.segments()[0].bytes
+        await story.produce(row, 100)
+        more = row.store.segments()[0].bytes - size  # for 100 bytes
+        while (left := 4096 - row.store.segments()[0].bytes) > 3 * more:
+            await story.produce(row, 100)
+        await story.produce(row, 100 + left - more - 64)
+        return row.store.position
+
+    async def reach(row: LoneRow, story: Story) -> tuple[int, int]:
+        first = row.store.segments()[0]
+        await fill(row, story)
+        assert not row.store.recovered.damages
+        return first.last, first.reach
+
+    position = run(machine, fill_up, options)
+    machine.media.kill()
+    pages = machine.media.pages("row/00000001.seg")
+    pages.truncate(pages.cache.size - 8)
+
+    found = [run(machine, reach, options, orderly=orderly) for orderly in (False, True, False)]
+
+    assert found == [(position - 1, position)] * 3
+
+
 def test_the_floor_survives_a_restart_whatever_went() -> None:
     machine = Machine(1)
 
