@@ -270,6 +270,44 @@ def test_a_full_disk_takes_what_makes_room_into_the_reserve_and_goes_on_by_itsel
     assert told(machine, options, power=True) > 3
 
 
+def test_what_comes_while_a_write_turns_out_not_to_fit_stays_behind_it() -> None:
+    options = small(level=WRITE)
+
+    async def work(row: LoneRow) -> None:
+        story = Story(options)
+        number = 0
+
+        async def submit_always() -> None:
+            nonlocal number
+            while True:
+                number += 1
+                row.submit([bodyless(number)])
+                await trio.lowlevel.checkpoint()
+
+        while row.store.segments()[-1].bytes < options.segment_bytes - 500:
+            row.submit([story.make(100)])
+            await row.take()
+        position = row.store.position
+        leave(machine.media, 0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(submit_always)
+            while row.store.segments()[-1].number == 1:
+                await row.take()
+            assert row.status().disk == HARD, (
+                "the next segment fitted only when the reserve was gone"
+            )
+            nursery.cancel_scope.cancel()
+        written = [
+            command
+            for item in await row.store.read_items(position + 1, 1 << 20)
+            for command in item.content.commands  # type: ignore[union-attr]
+        ]
+        assert written == [bodyless(n + 1) for n in range(len(written))]
+
+    machine = Machine(1)
+    run(machine, options, work)
+
+
 async def machine_has(machine: Machine, path: str) -> bool:
     return path in machine.media.paths()
 
