@@ -249,11 +249,13 @@ class NumberFile:
                 f"the index file of segment {segment} should have {rows:,} rows of {partitions:,} "
                 f"partitions, and that is not what {len(view):,} bytes hold"
             )
-        if crc32c(view[rows * ROW_BYTES : -_CRC.size]) != _CRC.unpack_from(view, len(view) - 8)[0]:
+        # A copy: pages of a map may be read from the disk again, and then nobody checks them.
+        directory = memoryview(bytes(view[rows * ROW_BYTES : -_CRC.size]))
+        if crc32c(directory) != _CRC.unpack_from(view, len(view) - 8)[0]:
             raise Corrupt(f"the directory of the index file of segment {segment} is damaged")
-        at, columns = rows * ROW_BYTES, []
+        at, columns = 0, []
         for width in widths:
-            columns.append(view[at : at + width])
+            columns.append(directory[at : at + width])
             at += width
         numbered = [column.cast("Q") for column in columns[:-1]]
         self.data = view  # the whole file

@@ -131,6 +131,22 @@ def test_a_damaged_directory_is_told_and_the_file_waits_for_being_written_again(
     assert [numbers.hole(topic.id, partition, 21) for partition in range(2)] == [40, 40]
 
 
+def test_a_directory_that_was_read_whole_stays_so_whatever_the_disk_gives_later() -> None:
+    machine, library = Machine(), filled()
+    machine.run(lambda env: write_all(env, library))
+    name = "numbers/00000001.numbers"
+
+    async def read_and_damage(env: Env) -> None:
+        files, _ = await load(env)
+        before = [list(column) for file in files for column in (file.lasts, file.sizes)]
+        size = len(machine.media.content(name))
+        for offset in range(size // 2, size):
+            machine.media.flip(name, offset)
+        assert before == [list(column) for file in files for column in (file.lasts, file.sizes)]
+
+    machine.run(read_and_damage)
+
+
 @pytest.mark.parametrize("name", ["00000001.numbers", "00000002.numbers"])
 def test_files_of_another_store_or_of_a_row_that_ended_earlier_go(name: str) -> None:
     machine, library = Machine(), filled()
