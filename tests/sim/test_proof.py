@@ -15,6 +15,7 @@ from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from sim.alone import Machine
 from sim.nodekit import SMALL, at_level, run, values
+from sim.park import SimCrashed
 
 
 @attrs.define
@@ -102,6 +103,30 @@ def test_a_row_that_ends_before_its_index_of_numbers_takes_nothing_more() -> Non
         seen = run(machine, look)
         assert "numbers says" in str(seen.broken)
         assert 60 < len(seen.values) < 80
+
+
+def test_an_index_of_numbers_is_written_about_durable_items_only() -> None:
+    """Or what a loss of power took would be proven to be damage, or counted as there."""
+    options = at_level("write")
+    options = attrs.evolve(options, store=attrs.evolve(options.store, sync_seconds=1000.0))
+    for seed in range(10):
+        machine, made = Machine(seed), 0
+
+        async def until_indexed(node: Keeper, machine: Machine = machine) -> None:
+            nonlocal made
+            producer = Producer(node)
+            while not node.numbers.installed:
+                made += 1
+                await producer.produce("t", [b"%d" % made + bytes(150)])
+                await trio.sleep(0.01)
+            machine.media.power_loss()
+            await trio.sleep(1)
+
+        with pytest.raises(SimCrashed):
+            run(machine, until_indexed, options)
+
+        seen = run(machine, look, options)
+        assert seen.values == [b"%d" % n for n in range(1, made + 1)]
 
 
 @pytest.mark.parametrize("level", ["write", "memory"])
