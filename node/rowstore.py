@@ -379,20 +379,27 @@ class RowStore:
         return await self._forgetting.rewrite(segment, live)
 
     async def _end(self, incarnation: int) -> None:
-        """In order: its index makes the next start a quick one."""
-        writer, head = self._writer, cbor.dumps([incarnation])
-        for last_try in (False, True):
+        """In order: its index makes the next start a quick one, and proves where the row ended.
+
+        That is worth the reserve: the next start makes it again.
+        """
+        if not await self._finish(incarnation) and await self.reserve.give_up():
+            await self._finish(incarnation)
+
+    async def _finish(self, incarnation: int) -> bool:
+        """False: something did not fit on the disk."""
+        writer, fits = self._writer, True
+        if not self.chronicle.starts[incarnation].clean:
             try:
-                writer.append(RecordKind.CLEAN, head)
-            except Full:
-                # That it ended in order is worth the reserve: the next start makes it again.
-                if last_try or not await self.reserve.give_up():
-                    break
-            else:
+                writer.append(RecordKind.CLEAN, cbor.dumps([incarnation]))
                 self.chronicle.clean(incarnation)
-                break
+            except Full:
+                fits = False
         await writer.sync(mark=False)
-        await writer.index_sealed()
+        fits &= await writer.index_sealed()
         segment = writer.open
         if segment is not None and segment.column is not None:
-            await self._shelf.write_index(segment, segment.column, self.chronicle, sealed=False)
+            fits &= await self._shelf.write_index(
+                segment, segment.column, self.chronicle, sealed=False
+            )
+        return fits

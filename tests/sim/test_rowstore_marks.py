@@ -195,3 +195,22 @@ def test_at_level_fsync_what_nobody_was_told_of_is_torn() -> None:
     assert not outcome.damages
     assert not outcome.bad
     assert outcome.new[0].position > last
+
+
+def test_a_row_that_was_closed_on_a_full_disk_is_known_to_end_where_it_did() -> None:
+    machine, story = Machine(1), Story(small())
+
+    async def fill_disk(row: LoneRow, story: Story) -> None:
+        await three(row, story)
+        machine.media.capacity = machine.media.used
+
+    machine.run(story.life(fill_disk))
+    machine.media.capacity = 1 << 40
+    pages = machine.media.pages(SEGMENT)
+    pages.truncate(machine.media.content(SEGMENT).index(b"<2>"))
+    last = max(story.seen)
+
+    outcome = seen(machine, story)
+
+    assert outcome.broken
+    assert all(item.position > last for item in outcome.new)
