@@ -143,10 +143,15 @@ class Line:
         if read:
             self._check_source(number, value, who)
         if old is not None:
-            if not (self.may_have_vanished(value) or self.may_have_vanished(old)):
-                text = f"{self.name} {number} is {old!r}, and {value!r} {_name(who)}"
-                self.report.add("divergent", text)
-            return
+            vanished = self.may_have_vanished(old)
+            if vanished and not self.may_have_vanished(value):
+                if self.numbers.get(old) == number:  # it is gone, and its number was given again
+                    del self.numbers[old]
+            else:
+                if not (vanished or self.may_have_vanished(value)):
+                    text = f"{self.name} {number} is {old!r}, and {value!r} {_name(who)}"
+                    self.report.add("divergent", text)
+                return
         self.order[number - 1] = value
         other = self.numbers.setdefault(value, number)
         if other != number and not self.may_have_vanished(value):

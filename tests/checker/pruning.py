@@ -22,7 +22,8 @@ def check(line: Line, history: History, report: Report) -> None:
     seen = _Seen(line, history)
     allowed = _Allowed(line, history)
     for time, first, who in seen.firsts:
-        if not allowed.gone_by(first - 1, time):
+        # What a loss took, numbers and all, says nothing about the entries that have them now.
+        if not (seen.is_forgotten(time) or allowed.gone_by(first - 1, time)):
             text = f"{line.name}: {first - 1} was gone at {min(time, history.ended):.6f} ({who})"
             report.add("early-prune", text)
     seen.check_going_back(report)
@@ -71,11 +72,11 @@ class _Seen:
                 if inf > self._history.broken <= began:
                     continue  # the row went back, and says so
                 before = bisect_left(times, began) - 1
-                if before >= 0 and first < highest[before] and not self._forgotten(times[before]):
+                if before >= 0 and first < highest[before] and not self.is_forgotten(times[before]):
                     text = f"{self._line.name}: {node} showed {first} after it began at "
                     report.add("first-went-back", text + str(highest[before]))
 
-    def _forgotten(self, time: float) -> bool:
+    def is_forgotten(self, time: float) -> bool:
         return any(loss.since < time <= loss.at for loss in self._history.losses)
 
 

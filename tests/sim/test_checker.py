@@ -422,6 +422,28 @@ def test_what_became_known_shortly_before_a_loss_may_vanish_and_its_numbers_be_u
     assert check(history).kinds == ["divergent", "lost"]
 
 
+def test_numbers_that_a_loss_set_free_belong_to_whoever_was_acknowledged_after_it() -> None:
+    history = pruned(11)  # in the end nothing is left that would say who had the numbers
+    history.prunes.append(Prune(KEY, 10, 1.0, "ok"))
+    for number in (9, 10):
+        history.produces.append(
+            Produce("p", KEY, [f"w{number}"], 24.0, 24.5, "ok", number, "p", 90 + number)
+        )
+    assert "divergent" in check(history).kinds
+
+    history.losses.append(Loss(since=8.9, at=23.5))
+    assert check(history).ok
+
+
+def test_what_was_gone_before_a_loss_says_nothing_of_the_entries_with_its_number_now() -> None:
+    history = pruned(5)
+    history.prunes.append(Prune(KEY, 4, 22.0, "ok"))
+    assert check(history).kinds == ["early-prune"]  # seen at 21
+
+    history.losses.append(Loss(since=20.0, at=21.9))
+    assert check(history).ok
+
+
 def test_a_read_before_the_loss_window_must_hold() -> None:
     history = ten_entries()
     read_and_lost(history)
