@@ -8,6 +8,8 @@ In this order, so that a crash at any point leaves what the next opening finishe
    earlier life may have left it in the cache alone, as clean as if it were on the disk;
 4. bytes that are proven to have been there are put back;
 5. all of it is synced.
+
+Where damage ends the row, 1 and 2 are left out: nothing is written behind the end.
 """
 
 from __future__ import annotations
@@ -62,7 +64,10 @@ async def carry_out(
         DiskFailed: a write or a sync failed.
     """
     cut_bytes = rewritten_bytes = 0
-    dropped = [each for each in tail if each not in kept]
+    # Where damage ends the row nothing is written behind it, and what lies there may be read again
+    # some day, when the disk gives it: it stays.
+    ended = any(not hole.last for hole in recovery.holes)
+    dropped = [] if ended else [each for each in tail if each not in kept]
     written: dict[int, File] = {}
     names = bool(dropped)
     try:
@@ -72,7 +77,7 @@ async def carry_out(
         if dropped:
             await disk.sync_names()
         for each in kept:
-            if each.end < each.file.size:
+            if each.end < each.file.size and not ended:
                 cut_bytes += each.file.size - each.end
                 each.file.truncate(each.end)
                 await each.file.sync()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 from collections.abc import Callable
 
 import attrs
@@ -264,6 +265,23 @@ def test_a_damaged_snapshot_is_none_of_the_two_that_are_kept() -> None:
     assert kept[0] == older and kept[1] > newer and len(kept) == 2
     machine.media.flip(kept[1])
     assert run(machine, look, TINY).next == COUNT + 2
+
+
+@ENDS
+def test_where_damage_ends_the_row_what_lies_behind_stays_and_may_be_read_again(
+    orderly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For one life the disk gives nothing but the first index, which knows that more came."""
+    machine, reads = filled(orderly=orderly), itertools.count()
+
+    def fails(fault: str) -> bool:
+        return fault == "read_eio" and next(reads) > 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(machine.media, "fails", fails)
+        assert run(machine, look, TINY).broken
+
+    assert len(run(machine, look, TINY).values) == COUNT
 
 
 @pytest.mark.long
