@@ -47,6 +47,7 @@ class HousekeepingOptions:
     snapshot_bytes: int = 64 * MIB
     followable_bytes: int = FOLLOWABLE_BYTES_MIN
     slice_bytes: int = CHUNK_BYTES  # of the state, encoded in one go
+    slice_seconds: float = 0.0  # it counts as long as this, at least, for the rest after it
 
 
 class Housekeeping:
@@ -125,7 +126,11 @@ class Housekeeping:
             identity = Identity(store.uuid, lineage, position, digest)
             chunks = chain((("state", chunk) for chunk in state), index)
             written = await self._snapshots.write(
-                identity, chunks, store.sync, idle_share=idle_share
+                identity,
+                chunks,
+                store.sync,
+                idle_share=idle_share,
+                slice_seconds=self._options.slice_seconds,
             )
         finally:
             state.close()

@@ -136,6 +136,7 @@ class Snapshots:
         settle: Callable[[], Awaitable[None]],
         *,
         idle_share: float = IDLE_SHARE,
+        slice_seconds: float = 0.0,
     ) -> bool:
         """Writes one in slices, resting in between, and forgets all but the newest two whole ones.
 
@@ -161,7 +162,7 @@ class Snapshots:
                         break
                     file.write(offset, [piece])
                     offset += len(piece)
-                    await trio.sleep(idle_share * (trio.current_time() - began))
+                    await trio.sleep(idle_share * max(slice_seconds, trio.current_time() - began))
                 await file.sync()
             finally:
                 file.close()

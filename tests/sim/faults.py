@@ -161,6 +161,8 @@ class Fate:
                 await trio.sleep(hold)
                 if not media.sync_eio and not host.alive and rng.random() < 0.5:
                     self._evict()
+                if not media.sync_eio and host.alive:
+                    self.kill(power=True)  # if it went on as if nothing had been, it shows now
                 # What an operator would do; and then the power goes.
                 if not host.alive and rng.random() < 0.5:
                     self.revive()
