@@ -100,17 +100,17 @@ def kill_in_flight(folder: str) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert child.stdout is not None
     seq = last = 0
-    for line in child.stdout:
-        seq, _, last = map(int, line.split())
-        if last >= KILL_AFTER:
-            break
-    os.kill(child.pid, signal.SIGKILL)
-    for line in child.stdout:  # what was answered before the signal came
-        if line.endswith("\n"):
+    with child:
+        assert child.stdout is not None
+        for line in child.stdout:
             seq, _, last = map(int, line.split())
-    child.wait()
+            if last >= KILL_AFTER:
+                break
+        os.kill(child.pid, signal.SIGKILL)
+        for line in child.stdout:  # what was answered before the signal came
+            if line.endswith("\n"):
+                seq, _, last = map(int, line.split())
     say(f"a process produced {last:,} acknowledged entries, level fsync, and got kill -9")
 
     async def look(node: Keeper, seconds: float) -> None:
