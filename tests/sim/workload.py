@@ -20,6 +20,7 @@ from duckrow.node.effects import Code, Reason, Result, explain
 from duckrow.node.entries import Entry
 from duckrow.node.env import Env
 from duckrow.node.errors import Disconnected
+from duckrow.node.limits import LANE_RESULTS_MAX
 
 from .plan import Plan, TopicPlan
 from .service import Client, batches_of
@@ -109,9 +110,19 @@ class Producer:
                 window = busy.setdefault(key, trio.Semaphore(self._plan.window))
                 with trio.move_on_after(2.0):
                     await window.acquire()
-                    self._start(nursery, topic, key, window)
+                    if self._is_far_ahead(key):
+                        window.release()
+                    else:
+                        self._start(nursery, topic, key, window)
                 gap = self._plan.gap if self._seen.calm_since is None else max(self._plan.gap, 0.1)
                 await trio.sleep(self._env.rng.expovariate(1 / gap))
+
+    def _is_far_ahead(self, key: Key) -> bool:
+        """The answer to a batch that still waits would be forgotten before it is asked for."""
+        lane = self._lanes.get(key)
+        if lane is None:
+            return False
+        return lane.next - min(lane.open, default=lane.next) >= LANE_RESULTS_MAX - 1
 
     def _start(
         self, nursery: trio.Nursery, topic: TopicPlan, key: Key, window: trio.Semaphore
