@@ -89,7 +89,8 @@ def fan_out(settings: Settings) -> Iterator[Figure]:
                 fan.run(batches)
                 if turn:
                     deliveries = batches * entries * FOLLOWERS
-                    rates.append(deliveries / (node.cpu_seconds() - cpu))
+                    # The kernel counts in hundredths of a second.
+                    rates.append(deliveries / max(node.cpu_seconds() - cpu, 0.01))
                     walls.append(deliveries / (time.monotonic() - began))
                 settings.tell(f"fan-out, {name}: turn {turn} of {turns}")
         passed = Rounds.of(walls)
