@@ -346,8 +346,9 @@ def check(history: History) -> Report:
                 one.finals.setdefault(node, Content(1, ()))
         one.build()
         one.check()
-        pruning.check(one, history, report)
-        liveness.check(one, history, report)
+        allowed = pruning.Allowed(one, history)
+        pruning.check(one, history, allowed, report)
+        liveness.check(one, history, allowed, report)
     conditions.check(lines, history, report)
     return report
 

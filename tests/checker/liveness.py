@@ -10,12 +10,15 @@ from .history import FAIL, OK, History, Produce, Pull, Report
 
 if TYPE_CHECKING:
     from .line import Line
+    from .pruning import Allowed
+
+WAY = 0.1  # share of the bound: so long, at most, a pull is on its way before it waits
 
 
-def check(line: Line, history: History, report: Report) -> None:
+def check(line: Line, history: History, allowed: Allowed, report: Report) -> None:
     if not history.calm:
         return
-    there = _There(line)
+    there = _There(line, allowed)
     for pull in line.pulls:
         calm_end = _calm_end(history, pull.began)
         if calm_end is not None and pull.outcome != FAIL:
@@ -29,8 +32,9 @@ def check(line: Line, history: History, report: Report) -> None:
 class _There:
     """From when on there was something beyond a number, for certain."""
 
-    def __init__(self, line: Line) -> None:
-        acks = sorted(
+    def __init__(self, line: Line, allowed: Allowed) -> None:
+        self._allowed = allowed
+        acks = self._acks = sorted(
             (produce.first + len(produce.values) - 1, produce.ended)
             for produce in line.produces
             if produce.outcome == OK and not any(map(line.may_have_vanished, produce.values))
@@ -41,8 +45,21 @@ class _There:
             self._since[index] = min(self._since[index], self._since[index + 1])
 
     def after(self, number: int) -> float:
+        """Perhaps only for a while: see `is_due`."""
         index = bisect_right(self._numbers, number)
         return self._since[index] if index < len(self._since) else inf
+
+    def is_due(self, number: int, began: float, bound: float, until: float) -> bool:
+        """Whether a pull that began then had to see something beyond the number before `until`.
+
+        Once it waits, it sees what comes when it comes.  What had come before may have gone before
+        the pull was there.
+        """
+        waits = began + WAY * bound
+        return any(
+            max(ended, began) + bound < until and not self._allowed.gone_by(last, max(ended, waits))
+            for last, ended in self._acks[bisect_right(self._numbers, number) :]
+        )
 
 
 def _calm_end(history: History, began: float) -> float | None:
@@ -56,9 +73,10 @@ def _check_pull(
     line: Line, pull: Pull, there: _There, calm_end: float, bound: float, report: Report
 ) -> None:
     # What the answer says was pruned may have gone before the pull came.
-    due = max(there.after(pull.after + pull.missing), pull.began) + bound
+    number, until = pull.after + pull.missing, min(pull.ended, calm_end)
+    due = max(there.after(number), pull.began) + bound
     answered = pull.outcome == OK and pull.ended < inf
-    if due >= min(pull.ended, calm_end):
+    if due >= until or not there.is_due(number, pull.began, bound, until):
         return  # in time, or it was not calm long enough to tell
     text = f"{line.name}: {pull.process} after {pull.after}, due at {due:.6f}, "
     if not answered or not (pull.numbers or pull.missing):

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from .line import Line
 
 
-def check(line: Line, history: History, report: Report) -> None:
+def check(line: Line, history: History, allowed: Allowed, report: Report) -> None:
     seen = _Seen(line, history)
-    allowed = _Allowed(line, history)
     for time, first, who in seen.firsts:
         # What a loss took, numbers and all, says nothing about the entries that have them now.
         if not (seen.is_forgotten(time) or allowed.gone_by(first - 1, time)):
@@ -80,7 +79,7 @@ class _Seen:
         return any(loss.since < time <= loss.at for loss in self._history.losses)
 
 
-class _Allowed:
+class Allowed:
     """Which entries may be gone at a moment."""
 
     def __init__(self, line: Line, history: History) -> None:

@@ -23,6 +23,7 @@ FAILED_ONCE = {
     "what_is_written_again_holds_a_sector_that_cannot_be_read": 31,
     "a_full_disk_on_which_everything_is_pruned": 202,
     "damage_behind_a_sync_during_which_more_was_written": 317,
+    "a_pull_behind_which_everything_has_grown_old": 30074,
 }
 
 
