@@ -26,7 +26,7 @@ from .errors import DiskFailed
 from .limits import MIB
 from .records import seed_of
 from .recovery import Recovery, offset_in
-from .segmentreads import SECTOR_BYTES
+from .segmentreads import SECTOR_BYTES, Unread
 from .segments import segment_file
 
 COPY_BYTES: Final = 1 * MIB
@@ -40,6 +40,7 @@ class Tail:
     file: File
     uuid: bytes
     opening: Opening | None
+    unread: Unread  # what the disk did not give of it
     end: int = 0  # of what is kept
 
     @property
@@ -50,6 +51,19 @@ class Tail:
 class Carried(NamedTuple):
     cut_bytes: int
     rewritten_bytes: int
+
+
+def unread_end(tail: Sequence[Tail], kept: Sequence[Tail], recovery: Recovery) -> str | None:
+    """What could not be read where the row ends; None: that is known, whatever it comes to."""
+    ended = any(not hole.last for hole in recovery.holes)
+    for each in tail:
+        file, end = segment_file(each.number), each.end if each in kept else 0
+        lost = [d for d in recovery.damages if d.file == file and not d.mended] if ended else []
+        for start, stop in each.unread:
+            hides_end = end < each.file.size and stop > end
+            if hides_end or any(d.offset < stop and start < d.offset + d.length for d in lost):
+                return f"bytes {start:,} to {stop:,} of {file}"
+    return None
 
 
 async def carry_out(

@@ -2,7 +2,7 @@
 
 The node says what is dead; here is the veto (N6).  A segment goes, or loses what is dead, only if
 
-- it is sealed, durable and indexed,
+- it is sealed, durable and indexed (not where the disk gave not all of it),
 - its *reach*, the highest position whose record or body lies in it, is below the older snapshot,
   and below every item whose body is still waited for,
 - and so much of the row lies in newer segments that followers can be served from them.
@@ -48,6 +48,7 @@ class Forgetting:
                 segment is not self._writer.open
                 and segment.number < segment_of(self._writer.durable)
                 and segment.number not in unindexed
+                and not segment.unread
                 and segment.reach < self._released
                 and newer >= self._followable_bytes
             ):

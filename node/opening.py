@@ -14,19 +14,20 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from .carrying import Tail, carry_out
+from .carrying import Tail, carry_out, unread_end
 from .chronicle import Chronicle, Opening
 from .damage import Damage
 from .env import Disk, File
-from .errors import Corrupt
+from .errors import Corrupt, DiskFailed
 from .findings import Hole
 from .places import place
-from .positions import Column, IndexHead
+from .positions import LOST, Column, IndexHead
 from .records import REACH_MAX, seed_of
 from .recovery import EVERYTHING, Last, Recovery
 from .search import find_uuid, last_record, next_record
 from .segmentreads import (
     PAGE_BYTES,
+    Unread,
     feed,
     opening_in,
     read_index_head,
@@ -65,7 +66,8 @@ async def open_folder(disk: Disk, options: StoreOptions, boot_id: str) -> Opened
     """
     Raises:
         Corrupt: no row can be made of what is there; nothing was changed.
-        DiskFailed: a write or a sync failed.
+        DiskFailed: a write or a sync failed; or where the row ends cannot be read, and nothing was
+            changed.
     """
     opener = _Opener(disk, options, boot_id)
     try:
@@ -87,6 +89,7 @@ class _Opener:
         self._disk, self._window, self._boot_id = disk, options.window_bytes, boot_id
         self._last: Last | None = None
         self._files: dict[int, File] = {}
+        self._unread: dict[int, Unread] = {}  # by segment
         self._indexes: dict[int, IndexHead] = {}
         self._reaches: list[dict[int, int]] = []
         self._opened = Opened()
@@ -108,6 +111,12 @@ class _Opener:
         )
         tail = [await self._tail(number, uuids) for number in numbers if number > base]
         recovery, kept = await self._recover(numbers[0], base, tail)
+        if (unread := unread_end(tail, kept, recovery)) is not None:
+            # Another try, or another cable, may read it: what is not known is not cut, nor lost.
+            raise DiskFailed(
+                f"the disk does not give {unread}, and the row may end there; nothing was changed: "
+                "try again, or put a copy there that has zeros for what cannot be read"
+            )
         carried = await carry_out(self._disk, tail, kept, recovery, self._file)
         opened.cut_bytes, opened.rewritten_bytes = carried
         opened.records += recovery.records
@@ -144,6 +153,7 @@ class _Opener:
 
         Raises:
             Corrupt: nothing says whose these files are.
+            DiskFailed: the disk does not give what would say it.
         """
         for number in reversed(numbers):
             opening = await self._opening(number)
@@ -153,10 +163,16 @@ class _Opener:
                 return self._indexes[number].chronicle.uuids
         for number in reversed(numbers):
             file = await self._file(number)
-            uuid = find_uuid(await read_or_zeros(file, 0, self._window), number)
+            unread = self._unread_of(number)
+            uuid = find_uuid(await read_or_zeros(file, 0, self._window, unread), number)
             if uuid is not None:
                 return (uuid,)
         if numbers and (numbers != [1] or (await self._file(1)).size > GENESIS_BYTES_MAX):
+            if any(self._unread.values()):
+                raise DiskFailed(
+                    f"the disk does not give what says which store {segment_file(numbers[-1])} "
+                    "belongs to; nothing was changed: try again"
+                )
             raise Corrupt(
                 f"nothing in {segment_file(numbers[-1])} says which store it belongs to, neither "
                 "its beginning nor a start; nothing was changed: restore the folder from a copy"
@@ -167,18 +183,18 @@ class _Opener:
         return ()
 
     async def _tail(self, number: int, uuids: Sequence[bytes]) -> Tail:
-        file = await self._file(number)
+        file, unread = await self._file(number), self._unread_of(number)
         opening = await self._opening(number)
         if opening is not None:
             self._check_owner(number, opening.uuid, uuids)
-            return Tail(number, file, opening.uuid, opening)
+            return Tail(number, file, opening.uuid, opening, unread)
         for uuid in uuids:
             found, _, _ = await feed(
-                next_record(seed_of(uuid, number), file.size, 0, self._window, 0), file
+                next_record(seed_of(uuid, number), file.size, 0, self._window, 0), file, unread
             )
             if found is not None:
-                return Tail(number, file, uuid, None)
-        return Tail(number, file, uuids[0], None)
+                return Tail(number, file, uuid, None, unread)
+        return Tail(number, file, uuids[0], None, unread)
 
     def _check_owner(self, number: int, uuid: bytes, uuids: Sequence[bytes]) -> None:
         if uuid not in uuids:
@@ -192,12 +208,14 @@ class _Opener:
             self._files[number] = await self._disk.open(segment_file(number))
         return self._files[number]
 
+    def _unread_of(self, number: int) -> Unread:
+        return self._unread.setdefault(number, [])
+
     async def _opening(self, number: int) -> Opening | None:
-        file = await self._file(number)
-        raw = await read_or_zeros(file, 0, PAGE_BYTES)
-        found = opening_in(raw, number)
+        file, unread = await self._file(number), self._unread_of(number)
+        found = opening_in(await read_or_zeros(file, 0, PAGE_BYTES, unread), number)
         if found is None:
-            found = opening_in(await read_or_zeros(file, 0, REACH_MAX), number)
+            found = opening_in(await read_or_zeros(file, 0, REACH_MAX, unread), number)
         return found
 
     # -- the pass -------------------------------------------------------------------------
@@ -222,6 +240,7 @@ class _Opener:
                 each.number, each.uuid, column.first, column.last, each.end, column=column
             )
             segment.rewritten = recovery.rewritten
+            segment.unread = bool(each.unread) and LOST in column.places
             self._opened.segments.append(segment)
             self._reaches.append(column.reaches)
             kept.append(each)
@@ -252,7 +271,8 @@ class _Opener:
                 durable = max(durable, place(each.number, head.covered))
                 if head.covered == each.file.size:
                     break
-            found = await feed(last_record(each.seed, each.file.size, self._window), each.file)
+            search = last_record(each.seed, each.file.size, self._window)
+            found = await feed(search, each.file, each.unread)
             if found is not None:
                 durable = max(durable, found.durable)
                 self._last = Last(place(each.number, found.offset), found.start_count)
@@ -273,7 +293,7 @@ class _Opener:
         scan = recovery.scan(
             each.number, each.seed, size, self._window, before=before, column=column, offset=offset
         )
-        each.end = await feed(scan, each.file)
+        each.end = await feed(scan, each.file, each.unread)
         if column is not None and head is not None:
             recovery.rewritten = head.rewritten
 
@@ -316,6 +336,7 @@ class _Opener:
         recovery.finish()
         segment = Segment(number, each.uuid, column.first, column.last, each.end, column=column)
         segment.rewritten = recovery.rewritten
+        segment.unread = bool(each.unread) and LOST in column.places
         self._opened.segments.append(segment)
         self._opened.unindexed.append((segment, recovery.chronicle.copy()))
         self._opened.records += recovery.records

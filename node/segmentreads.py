@@ -17,32 +17,41 @@ from .segments import index_file
 T = TypeVar("T")
 PAGE_BYTES: Final = 4 * KIB
 SECTOR_BYTES: Final = 512
+Unread = list[tuple[int, int]]  # of a file, from where to where the disk did not give it
 
 
-async def feed(scan: Generator[tuple[int, int], bytes, T], file: File) -> T:
+async def feed(
+    scan: Generator[tuple[int, int], bytes, T], file: File, unread: Unread | None = None
+) -> T:
     """Lets a pure reader see a file."""
     try:
         wanted = next(scan)
         while True:
-            wanted = scan.send(await read_or_zeros(file, *wanted))
+            wanted = scan.send(await read_or_zeros(file, *wanted, unread))
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
-async def read_or_zeros(file: File, offset: int, length: int, step: int = PAGE_BYTES) -> bytes:
-    """A sector that cannot be read is damage like any other: zeros, which no checksum fits."""
+async def read_or_zeros(
+    file: File, offset: int, length: int, unread: Unread | None = None, step: int = PAGE_BYTES
+) -> bytes:
+    """A sector that cannot be read is zeros, which no checksum fits; `unread` is told of it."""
     try:
         return await file.read(offset, length)
     except OSError:
         end = min(offset + length, file.size)
-        if length <= SECTOR_BYTES:
+        if end <= offset:
+            return b""
+        if offset // SECTOR_BYTES == (end - 1) // SECTOR_BYTES:
+            if unread is not None:
+                unread.append((offset, end))
             return bytes(end - offset)
-        smaller = max(SECTOR_BYTES, step // 8)
-        parts = [
-            await read_or_zeros(file, at, min(step, end - at), smaller)
-            for at in range(offset, end, step)
-        ]
+        smaller, parts = max(SECTOR_BYTES, step // 8), []
+        while offset < end:
+            following = min(end, (offset // step + 1) * step)
+            parts.append(await read_or_zeros(file, offset, following - offset, unread, smaller))
+            offset = following
         return b"".join(parts)
 
 

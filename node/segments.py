@@ -62,6 +62,7 @@ class Segment:
     reach: int = 0  # the highest position whose record or body lies in it
     rewritten: bool = False
     column: Column | None = None  # its index, while that is in memory
+    unread: bool = False  # the disk gave not all of it: what seems lost is not written down as lost
     seed: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

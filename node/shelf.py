@@ -13,7 +13,7 @@ from .errors import Corrupt, DiskFailed, NotFound
 from .places import segment_of
 from .positions import LEFT_OUT, LOST, Column, encode_index
 from .recovery import EVERYTHING, Recovery
-from .segmentreads import feed, index_head_in, places_in, read_index_head
+from .segmentreads import Unread, feed, index_head_in, places_in, read_index_head
 from .segments import ASIDE, OpenFiles, Segment, index_file, segment_file
 
 COLUMNS_MAPPED = 8  # of sealed segments: those who read the past are few, and read on
@@ -187,16 +187,16 @@ class Shelf:
         known = await self._chronicle_before(segment, before[-1] if before else None)
         start = Chronicle(segment.uuid) if known is None else known
         recovery = Recovery(EVERYTHING, start, known is not None, segment.number - 1)
+        unread: Unread = []
         handle = await self.files.acquire(segment.number)
         try:
-            await feed(
-                recovery.scan(segment.number, segment.seed, segment.size, self.window_bytes),
-                handle.file,
-            )
+            scan = recovery.scan(segment.number, segment.seed, segment.size, self.window_bytes)
+            await feed(scan, handle.file, unread)
         finally:
             self.files.release(handle)
         if recovery.column.last < segment.last:
             recovery.lose_until(segment.last, segment.number)
+        segment.unread = bool(unread) and LOST in recovery.column.places
         return recovery.column, recovery.chronicle
 
     async def _map(self, segment: Segment) -> memoryview | None:

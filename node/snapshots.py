@@ -186,14 +186,20 @@ class Snapshots:
     async def beyond(
         self, end: int, stores: Collection[bytes], lineage: int
     ) -> list[tuple[str, int]]:
-        """Whole ones of this row above position `end`: file and position."""
+        """Whole ones of this row above position `end`: file and position.
+
+        Raises:
+            DiskFailed: one of them cannot be read, and might say more than the row does.
+        """
         found = []
         for name in await self._folder.names():
             if name.startswith("snapshot-") and int(name.removeprefix("snapshot-")) > end:
                 try:
                     identity = decode(await self._read(name)).identity
-                except (Corrupt, OSError):
+                except Corrupt:
                     continue  # it proves nothing; `load` tells of it
+                except OSError as error:
+                    raise DiskFailed(f"the disk gives no {name}: {error}") from error
                 if identity.store in stores and identity.lineage == lineage:
                     found.append((name, identity.position))
         return found

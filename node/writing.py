@@ -233,9 +233,12 @@ class Writer:
                     if self.durable <= place(segment.number + 1, 0):
                         break
                     column = segment.column
-                    if not await self._shelf.write_index(segment, column, chronicle, sealed=True):
-                        return False
-                    segment.column = None
+                    if not segment.unread:
+                        if not await self._shelf.write_index(
+                            segment, column, chronicle, sealed=True
+                        ):
+                            return False
+                        segment.column = None
                 unindexed.pop(0)
         return True
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import re
 from collections.abc import Callable
 
 import attrs
@@ -15,7 +16,7 @@ import trio
 from duckrow.node.alone import Options, open_node
 from duckrow.node.entries import entries_of
 from duckrow.node.env import Env
-from duckrow.node.errors import Damaged
+from duckrow.node.errors import Damaged, DiskFailed
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
@@ -269,19 +270,109 @@ def test_a_damaged_snapshot_is_none_of_the_two_that_are_kept() -> None:
 
 @ENDS
 def test_where_damage_ends_the_row_what_lies_behind_stays_and_may_be_read_again(
-    orderly: bool, monkeypatch: pytest.MonkeyPatch
+    orderly: bool,
 ) -> None:
-    """For one life the disk gives nothing but the first index, which knows that more came."""
+    """For one life the newest segment is zeros, as on the wrong disk."""
+    machine = filled(orderly=orderly)
+    last = max(path for path in paths(orderly=orderly) if path.endswith(".seg"))
+    content = machine.media.content(last)
+    machine.media.pages(last).write(0, bytes(len(content)))
+    assert run(machine, look, TINY).broken
+
+    machine.media.pages(last).write(0, content)
+
+    assert len(run(machine, look, TINY).values) == COUNT
+
+
+def contents(machine: Machine) -> dict[str, bytes]:
+    return {p: machine.media.content(p) for p in machine.media.paths() if p != "row/lock"}
+
+
+@ENDS
+@pytest.mark.parametrize("skipped", range(12))
+def test_a_disk_that_gives_nothing_for_one_start_loses_nothing(
+    orderly: bool, skipped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives the first so many reads, and the start fails, or did not need the others."""
     machine, reads = filled(orderly=orderly), itertools.count()
+    before = contents(machine)
 
     def fails(fault: str) -> bool:
-        return fault == "read_eio" and next(reads) > 0
+        return fault == "read_eio" and next(reads) >= skipped
 
     with monkeypatch.context() as patch:
         patch.setattr(machine.media, "fails", fails)
-        assert run(machine, look, TINY).broken
+        try:
+            run(machine, look, TINY)
+        except DiskFailed as error:
+            assert re.search("the disk does not give|gives no|reaches that far", str(error))
+            assert contents(machine) == before
+        else:
+            assert skipped > 5, "a start needs more than that"
 
+    seen = run(machine, look, TINY)
+    assert list(seen.values) == [*range(1, seen.next)]
+    assert (seen.next > COUNT, seen.told) == (True, False)
+
+
+def test_a_last_segment_that_cannot_be_read_for_one_start_is_not_written_down_as_lost() -> None:
+    machine = filled(orderly=False)
+    last = max(path for path in paths(orderly=False) if path.endswith(".seg"))
+    before, name = contents(machine), last.split("/")[1]
+    machine.media.pages(last).sync(machine.media.pages(last).count)
+    for offset in range(0, len(before[last]), 512):
+        machine.media.spoil(last, offset)
+
+    with pytest.raises(DiskFailed, match=f"does not give bytes 0 to 512 of {name}"):
+        run(machine, look, TINY)
+    assert contents(machine) == before
+
+    machine.media.pages(last).bad.clear()
+    seen = run(machine, look, TINY)
+    assert (len(seen.values), seen.told, seen.next) == (COUNT, False, COUNT + 1)
+
+
+def test_a_tail_that_cannot_be_read_is_not_cut() -> None:
+    """The end of what was answered, for all that can be known; a copy with zeros there is damage."""
+    machine = filled(orderly=False)
+    last = max(path for path in paths(orderly=False) if path.endswith(".seg"))
+    pages = machine.media.pages(last)
+    pages.sync(pages.count)
+    before, sector = contents(machine), (pages.cache.size - 1) // 512
+    machine.media.spoil(last, sector * 512)
+
+    with pytest.raises(DiskFailed, match=f"bytes {sector * 512:,} to {pages.cache.size:,} of"):
+        run(machine, look, TINY)
+
+    assert contents(machine) == before
+    pages.bad.clear()
     assert len(run(machine, look, TINY).values) == COUNT
+
+
+def test_a_segment_without_an_index_that_is_not_read_to_its_end_gets_none_by_this_life() -> None:
+    """Or what was lost for one start would be lost for ever."""
+    machine = filled(orderly=False)
+    middle, index = "row/00000002.seg", "row/00000002.pos"
+    assert index in contents(machine)
+
+    async def unlink(env: Env) -> None:
+        folder = await env.disk.folder("row")
+        await folder.unlink("00000002.pos")
+        await folder.sync_names()
+
+    machine.run(unlink)
+    for offset in range(1024, 2048, 512):
+        machine.media.spoil(middle, offset)
+
+    assert run(machine, look, TINY).told
+    assert index not in contents(machine)
+
+    machine.media.pages(middle).bad.clear()
+    for _ in range(2):
+        seen = run(machine, look, TINY)
+        assert len(seen.values) >= COUNT and not seen.broken
+    assert not seen.told
+    assert index in contents(machine)
 
 
 @pytest.mark.long

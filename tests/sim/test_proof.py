@@ -10,7 +10,7 @@ import trio
 
 from duckrow.node.alone import Options
 from duckrow.node.env import Env
-from duckrow.node.errors import Corrupt
+from duckrow.node.errors import Corrupt, DiskFailed
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from sim.alone import Machine
@@ -92,6 +92,19 @@ def test_a_row_that_ends_before_its_snapshot_takes_nothing_more(level: str) -> N
         assert 80 < len(seen.values) < 100
         assert seen.lineage == lineage
         assert snapshot in in_folder(machine, "state"), "it is what proves that"
+
+
+def test_a_snapshot_beyond_the_end_that_the_disk_does_not_give_proves_nothing_yet() -> None:
+    machine, _ = filled()
+    snapshots = in_folder(machine, "state")
+    lose_last_segment(machine)
+    machine.media.spoil(f"state/{snapshots[-1]}", 0)
+
+    with pytest.raises(DiskFailed, match=f"the disk gives no {snapshots[-1]}"):
+        run(machine, look)
+
+    machine.media.pages(f"state/{snapshots[-1]}").bad.clear()
+    assert run(machine, look).broken
 
 
 def test_a_row_that_ends_before_its_index_of_numbers_takes_nothing_more() -> None:

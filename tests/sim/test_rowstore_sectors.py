@@ -1,4 +1,4 @@
-"""Sectors that cannot be read are damage like any other: told where it lies, and nothing else suffers."""
+"""Sectors that cannot be read in the middle of the row are damage: told, and nothing else suffers."""
 
 from __future__ import annotations
 
