@@ -124,7 +124,7 @@ class Keeper:
 
     async def barrier(self) -> int:
         """Waits until everything that was ordered before this call is applied; the position."""
-        return (await self.order(makers.barrier(self._turn()))).position
+        return (await self._order_own(makers.barrier)).position
 
     async def subscribe(self, topic: str) -> None:
         """Somebody reads from the topic: makes it, if it is not there and the cluster is set so.
@@ -134,9 +134,8 @@ class Keeper:
         """
         state = self.state
         if state.settings.create == Create.ON_SUBSCRIBE and state.topic(topic) is None:
-            command = makers.create(self._turn(), topic, {})
             try:
-                await self.order(command)
+                await self._order_own(lambda turn: makers.create(turn, topic, {}))
             except (Full, NoQuorum, Timeout):
                 pass  # then it is as empty as before
 
@@ -207,7 +206,7 @@ class Keeper:
                 continue
             if self.wall_us() >= self._due:
                 try:
-                    await self.order(makers.clock(self._turn()))
+                    await self._order_own(makers.clock)
                 except DuckrowError:
                     await trio.sleep(1.0)  # the disk is full to the last byte, or the row has ended
 
@@ -217,9 +216,12 @@ class Keeper:
         if due is not None and (self._due is None or due < self._due):
             self._due_changed.set()
 
-    def _turn(self) -> makers.Turn:
-        self._seq += 1
-        return makers.Turn(self._pid, self._seq, done=self._seq - 1, time=self.wall_us())
+    async def _order_own(self, make: Callable[[makers.Turn], Command]) -> Result:
+        """A command that the node itself wants; its seq is used only if the row takes it."""
+        seq = self._seq + 1
+        key = self.submit(make(makers.Turn(self._pid, seq, done=self._seq, time=self.wall_us())))
+        self._seq = seq
+        return await self.calls.wait(key)
 
 
 def _is_whole(commands: Sequence[Command]) -> bool:

@@ -1,5 +1,6 @@
 """The keeper: answers, wakes, and reminds the row of the time."""
 
+import attrs
 import pytest
 import trio
 
@@ -150,6 +151,23 @@ def test_a_barrier_comes_after_everything_that_was_ordered_before() -> None:
         assert await node.barrier() > result.position
 
     run(Machine(), work)
+
+
+def test_what_the_node_wants_is_done_although_the_row_refused_it_before() -> None:
+    async def work(node: Keeper) -> None:
+        turn = makers.Turn(PID, 1, 1, 0, 0)
+        settings = makers.settings(turn, {"create": "on-subscribe"})
+        await node.order(settings)
+        node.row.submit([produce(1, bytes(9000))])
+        with pytest.raises(NoQuorum, match="wait for the disk"):
+            await node.barrier()
+        await trio.sleep(1.0)
+
+        await node.subscribe("rides")
+
+        assert node.state.topic("rides") is not None
+
+    run(Machine(), work, attrs.evolve(SMALL, store=attrs.evolve(SMALL.store, pending_bytes=9000)))
 
 
 def test_a_full_disk_refuses_a_produce_for_certain() -> None:
