@@ -72,15 +72,17 @@ async def carry_out(
     kept: Sequence[Tail],
     recovery: Recovery,
     open_file: Callable[[int], Awaitable[File]],
+    *,
+    ended: bool,
 ) -> Carried:
-    """
+    """`ended`: damage ends the row here, so nothing will be written behind it.
+
+    What lies there stays: it may be read again some day, when the disk gives it.
+
     Raises:
         DiskFailed: a write or a sync failed.
     """
     cut_bytes = rewritten_bytes = 0
-    # Where damage ends the row nothing is written behind it, and what lies there may be read again
-    # some day, when the disk gives it: it stays.
-    ended = any(not hole.last for hole in recovery.holes)
     dropped = [] if ended else [each for each in tail if each not in kept]
     written: dict[int, File] = {}
     names = bool(dropped)

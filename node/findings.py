@@ -11,6 +11,7 @@ from typing import NamedTuple
 import attrs
 
 from .damage import Damage
+from .errors import Corrupt
 from .places import offset_of, segment_of
 from .records import PREFIX_BYTES, RecordKind, encode
 from .segments import segment_file
@@ -22,6 +23,11 @@ class Hole(NamedTuple):
     first: int
     last: int
     damage: Damage
+
+
+def end_at(hole: Hole) -> Corrupt:
+    """Why the row ends before it."""
+    return Corrupt(f"the row ends at position {hole.first - 1}: {hole.damage}")
 
 
 class Repair(NamedTuple):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import trio
@@ -28,9 +29,9 @@ from . import doubt, restored
 from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, Full, NoQuorum, NotFound
-from .findings import Hole
+from .findings import Hole, end_at
 from .limits import KIB
-from .lonestart import LoneStart, Prove, end_at
+from .lonestart import LoneStart, Prove, lost_end
 from .reserve import OK
 from .row import Item, RowStatus
 from .rowstore import RowStore
@@ -92,16 +93,17 @@ class LoneRow:
             Full: not even the start could be written.
             DiskFailed: a write or a sync failed.
         """
-        store = await RowStore.open(disk, env, options)
+        doubted, copied = await disk.exists(doubt.NAME), await disk.exists(restored.NAME)
+        beyond = None
+        if prove is not None:
+            beyond = partial(lost_end, prove, boot_id=env.boot_id, doubted=doubted)
+        store = await RowStore.open(disk, env, options, beyond=beyond)
         done = False
         try:
-            doubted = await disk.exists(doubt.NAME)
-            copied = await disk.exists(restored.NAME)
             start = LoneStart(store, env, id_, doubted=doubted, copied=copied)
             start.check_alone()
             row = cls(store, disk, env, id_)
-            lost = await start.lost_end(prove)
-            if lost is None:
+            if store.lost is None:
                 row._view = await start.begin()
                 row._past_end = store.position
                 if doubted:
@@ -109,7 +111,7 @@ class LoneRow:
                 if copied:
                     await restored.forget(disk)
             else:
-                row._break(lost)
+                row._break(store.lost)
             done = True
             return row
         finally:

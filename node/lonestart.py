@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from .chronicle import Chronicle
 from .env import Env
 from .errors import Conflict, Corrupt, Full
-from .findings import Hole
-from .forms import Start
 from .proof import Proof
+from .registerform import is_binding
 from .row import Member, View
 from .rowstore import RowStore
 from .segments import segment_file
@@ -23,7 +23,7 @@ from .storeoptions import FSYNC
 
 INCARNATION_BITS: Final = 64
 LINEAGE_BITS: Final = 63
-Prove = Callable[[RowStore], Awaitable[Proof | None]]
+Prove = Callable[[Chronicle, int], Awaitable[Proof | None]]
 
 
 class LoneStart:
@@ -43,37 +43,14 @@ class LoneStart:
             Conflict: the row belongs to a cluster of several, or to another member.
         """
         chronicle = self._store.chronicle
-        newest = chronicle.newest_view
-        members = () if newest is None else tuple(member.id for member in newest.members)
-        if chronicle.register or members not in ((), (self._id,)):
+        views = [v for v in (chronicle.newest_view, chronicle.installed_view) if v is not None]
+        ids = {member.id for view in views for member in view.members}
+        ids |= {voter[0] for view in views for voter in view.voters}
+        if is_binding(chronicle.register, chronicle.newest_view) or not ids <= {self._id}:
             raise Conflict(
-                f"this row belongs to a cluster of the members {list(members)}, and this is a node "
+                f"this row belongs to a cluster of the members {sorted(ids)}, and this is a node "
                 f"alone with id {self._id}: start it with its bridge, or with the id of the member"
             )
-
-    async def lost_end(self, prove: Prove | None) -> Corrupt | None:
-        """Why nothing may be written behind the last item that is there."""
-        store = self._store
-        hole = next((hole for hole in store.holes if not hole.last), None)
-        if hole is not None:
-            return end_at(hole)
-        proof = None if prove is None else await prove(store)
-        # Where acknowledged items may be missing anyway, a new lineage says so.
-        if proof is None or self._may_have_lost():
-            return None
-        return Corrupt(
-            f"the row ends at position {store.position}, and had come to {proof.position}, as "
-            f"{proof.file} says: the end of {segment_file(store.segments()[-1].number)}, or a file "
-            "behind it, is lost"
-        )
-
-    def _may_have_lost(self) -> bool:
-        chronicle = self._store.chronicle
-        view = chronicle.newest_view
-        if view is None:
-            return False
-        named = chronicle.starts.get(view.members[0].incarnation)
-        return may_have_lost(view, named, self._env.boot_id, doubted=self._doubted)
 
     async def begin(self) -> int:
         """START, leftovers and the mark of the next view, durably; the number of that view.
@@ -82,7 +59,8 @@ class LoneStart:
             Full, DiskFailed.
         """
         chronicle, rng = self._store.chronicle, self._env.rng
-        before, lost = chronicle.newest_view, self._copied or self._may_have_lost()
+        before = chronicle.newest_view
+        lost = self._copied or may_have_lost(chronicle, self._env.boot_id, doubted=self._doubted)
         if self._copied:
             self._store.take_new_name()
         incarnation = rng.getrandbits(INCARNATION_BITS)
@@ -118,18 +96,33 @@ class LoneStart:
             await step()
 
 
-def may_have_lost(view: View, start: Start | None, boot_id: str, *, doubted: bool = False) -> bool:
-    """May the incarnation that the view names have acknowledged what is no longer there?
+async def lost_end(
+    prove: Prove, chronicle: Chronicle, last: int, boot_id: str, *, doubted: bool
+) -> Corrupt | None:
+    """Why nothing may be written behind the last item that is there, nor anything be cut off.
+
+    `last` is the segment that the row ends in.
+    """
+    proof = await prove(chronicle, last)
+    # Where acknowledged items may be missing anyway, a new lineage says so.
+    if proof is None or may_have_lost(chronicle, boot_id, doubted=doubted):
+        return None
+    return Corrupt(
+        f"the row ends at position {chronicle.position}, and had come to {proof.position}, as "
+        f"{proof.file} says: the end of {segment_file(last)}, or a file behind it, is lost"
+    )
+
+
+def may_have_lost(chronicle: Chronicle, boot_id: str, *, doubted: bool = False) -> bool:
+    """May the incarnation that the newest view names have acknowledged what is no longer there?
 
     Its own start says under which boot it ran; without one (damage) it may have been another.
     `doubted`: a sync failed, and what it should have made durable may have left the cache, too.
     """
-    if view.durability == FSYNC:
+    view = chronicle.newest_view
+    if view is None or view.durability == FSYNC:
         return False
+    start = chronicle.starts.get(view.members[0].incarnation)
     if doubted or start is None:
         return True
     return not (start.clean or start.boot_id == boot_id)
-
-
-def end_at(hole: Hole) -> Corrupt:
-    return Corrupt(f"the row ends at position {hole.first - 1}: {hole.damage}")

@@ -9,7 +9,7 @@ know       the older ones, by their index files
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 import attrs
@@ -19,7 +19,7 @@ from .chronicle import Chronicle, Opening
 from .damage import Damage
 from .env import Disk, File
 from .errors import Corrupt, DiskFailed
-from .findings import Hole
+from .findings import Hole, end_at
 from .places import place
 from .positions import LOST, Column, IndexHead
 from .records import REACH_MAX, seed_of
@@ -44,6 +44,7 @@ from .segments import (
 )
 from .storeoptions import StoreOptions
 
+Beyond = Callable[[Chronicle, int], Awaitable[Corrupt | None]]
 GENESIS_BYTES_MAX: Final = 512  # a first segment of this size cannot hold anything durable yet
 
 
@@ -56,20 +57,23 @@ class Opened:
     unindexed: list[tuple[Segment, Chronicle]] = attrs.field(factory=list)  # sealed, no index file
     damages: list[Damage] = attrs.field(factory=list)
     holes: list[Hole] = attrs.field(factory=list)
+    lost: Corrupt | None = None  # the row ends here, and had come further; what is behind it stays
     exposed: bool = False  # the store needs a fresh uuid
     records: int = 0  # looked at
     cut_bytes: int = 0
     rewritten_bytes: int = 0
 
 
-async def open_folder(disk: Disk, options: StoreOptions, boot_id: str) -> Opened:
+async def open_folder(
+    disk: Disk, options: StoreOptions, boot_id: str, beyond: Beyond | None = None
+) -> Opened:
     """
     Raises:
         Corrupt: no row can be made of what is there; nothing was changed.
         DiskFailed: a write or a sync failed; or where the row ends cannot be read, and nothing was
             changed.
     """
-    opener = _Opener(disk, options, boot_id)
+    opener = _Opener(disk, options, boot_id, beyond)
     try:
         return await opener.open()
     finally:
@@ -85,8 +89,11 @@ class _Known(NamedTuple):
 
 
 class _Opener:
-    def __init__(self, disk: Disk, options: StoreOptions, boot_id: str) -> None:
+    def __init__(
+        self, disk: Disk, options: StoreOptions, boot_id: str, beyond: Beyond | None
+    ) -> None:
         self._disk, self._window, self._boot_id = disk, options.window_bytes, boot_id
+        self._beyond = beyond
         self._last: Last | None = None
         self._files: dict[int, File] = {}
         self._unread: dict[int, Unread] = {}  # by segment
@@ -117,7 +124,14 @@ class _Opener:
                 f"the disk does not give {unread}, and the row may end there; nothing was changed: "
                 "try again, or put a copy there that has zeros for what cannot be read"
             )
-        carried = await carry_out(self._disk, tail, kept, recovery, self._file)
+        hole = next((hole for hole in recovery.holes if not hole.last), None)
+        if hole is not None:
+            opened.lost = end_at(hole)
+        elif self._beyond is not None and (kept or base):
+            segment = kept[-1].number if kept else base
+            opened.lost = await self._beyond(recovery.chronicle, segment)
+        ended = opened.lost is not None
+        carried = await carry_out(self._disk, tail, kept, recovery, self._file, ended=ended)
         opened.cut_bytes, opened.rewritten_bytes = carried
         opened.records += recovery.records
         opened.damages += recovery.damages

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from .chronicle import Chronicle
 from .numberfolder import NumberFolder
-from .rowstore import RowStore
 from .snapshots import Snapshots
 
 
@@ -26,18 +26,20 @@ class Proof(NamedTuple):
 
 def prover(
     snapshots: Snapshots, folder: NumberFolder
-) -> Callable[[RowStore], Awaitable[Proof | None]]:
-    """What tells a file of the same row that speaks of more than the row has; None: there is none."""
+) -> Callable[[Chronicle, int], Awaitable[Proof | None]]:
+    """What tells a file of the same row that speaks of more than the row has; None: there is none.
 
-    async def prove(store: RowStore) -> Proof | None:
-        view, segments = store.view, store.segments()
-        if view is None or not segments:
+    It is asked before anything that seems torn is cut off.
+    """
+
+    async def prove(chronicle: Chronicle, last: int) -> Proof | None:
+        view = chronicle.installed_view
+        if view is None:
             return None
-        stores = (store.uuid, *store.formers)
-        last = segments[-1].number
+        end, stores = chronicle.position, (chronicle.uuid, *chronicle.formers)
         found = [
-            *await snapshots.beyond(store.position, stores, view.lineage),
-            *await folder.beyond(store.position, stores, last),
+            *await snapshots.beyond(end, stores, view.lineage),
+            *await folder.beyond(end, stores, last),
         ]
         return max((Proof(*each) for each in found), key=_position, default=None)
 

@@ -24,14 +24,14 @@ from .chronicle import Chronicle
 from .commands import Command
 from .damage import Damage
 from .env import Disk, Env
-from .errors import Conflict, Full
+from .errors import Conflict, Full, Refused
 from .findings import Hole
 from .forgetting import Forgetting
 from .forms import UUID_BYTES, Start
-from .opening import Opened, open_folder
+from .opening import Beyond, Opened, open_folder
 from .records import RecordKind
 from .reserve import Reserve
-from .row import Item, View
+from .row import Bundle, Item, View
 from .scrub import Pace, at_once, scrub
 from .segments import OpenFiles
 from .shelf import Shelf
@@ -79,6 +79,7 @@ class RowStore:
             damages=tuple(opened.damages),
         )
         self.holes: tuple[Hole, ...] = tuple(opened.holes)
+        self.lost = opened.lost  # why nothing may be written behind the last item
         self.options, self.reserve = options, reserve
         if chronicle is None:
             chronicle = Chronicle(env.rng.randbytes(UUID_BYTES))
@@ -96,8 +97,12 @@ class RowStore:
         self._forgetting = Forgetting(disk, self._shelf, self._writer, options.followable_bytes)
 
     @classmethod
-    async def open(cls, disk: Disk, env: Env, options: StoreOptions) -> RowStore:
+    async def open(
+        cls, disk: Disk, env: Env, options: StoreOptions, *, beyond: Beyond | None = None
+    ) -> RowStore:
         """Takes the lock of the folder and recovers; nothing new is written before `begin`.
+
+        `beyond` says why the row cannot end where it seems to; then nothing is cut off there.
 
         Raises:
             Conflict: another process has the folder; names its pid.
@@ -111,7 +116,7 @@ class RowStore:
         done = False
         try:
             doubted = await disk.exists(doubt.NAME)  # then the kernel may have dropped something
-            opened = await open_folder(disk, options, "" if doubted else env.boot_id)
+            opened = await open_folder(disk, options, "" if doubted else env.boot_id, beyond)
             reserve = Reserve(disk, options)
             await reserve.open(blank=opened.chronicle is None)
             store = cls(disk, env, options, reserve, opened)
@@ -333,6 +338,40 @@ class RowStore:
         """
         await self._appending.order_waiting()
 
+    # What a bridge writes (journal.py).
+
+    async def receive(self, bundle: Bundle) -> int:
+        """Writes a bundle that waits for its place in the row; where it lies.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        return await self._appending.receive(bundle)
+
+    async def order(self, place: int) -> None:
+        """What waits there is the next item.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        await self._appending.order(place)
+
+    async def decide(self, view: bytes) -> int:
+        """Writes an encoded view that waits for its place in the row; where it lies.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        return await self._appending.decide(view)
+
+    async def note(self, kind: RecordKind, head: bytes) -> None:
+        """Writes a REGISTER or a SETTLED.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        await self._appending.note(kind, head)
+
     async def sync(self) -> None:
         """What was written before the call is durable after it.
 
@@ -361,7 +400,8 @@ class RowStore:
         Raises:
             DiskFailed: the process has to end.
         """
-        return await self._forgetting.drop(numbers)
+        held = self.chronicle.held
+        return await self._forgetting.drop([each for each in numbers if each not in held])
 
     async def rewrite(self, segment: int, live: AbstractSet[int]) -> int:
         """Leaves out what is dead if of the bodies those at the places `live` are not (sparse.py).
@@ -376,6 +416,8 @@ class RowStore:
             Corrupt: it is damaged, and left as it is.
             DiskFailed: the process has to end.
         """
+        if segment in self.chronicle.held:
+            raise Refused(f"segment {segment} stays as it is: what lies in it is staged, or waits")
         return await self._forgetting.rewrite(segment, live)
 
     async def _end(self, incarnation: int) -> None:

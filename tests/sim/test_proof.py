@@ -94,6 +94,24 @@ def test_a_row_that_ends_before_its_snapshot_takes_nothing_more(level: str) -> N
         assert snapshot in in_folder(machine, "state"), "it is what proves that"
 
 
+def test_what_seems_torn_is_not_cut_off_before_it_is_known_that_the_row_had_come_further() -> None:
+    """Not even where nothing in the row says that the end of the file was whole once."""
+    machine, _ = filled()
+    lose(machine, "row", *in_folder(machine, "row", ".pos"))
+    last = "row/" + in_folder(machine, "row", ".seg")[-1]
+    pages = machine.media.pages(last)
+    content = machine.media.content(last)
+    pages.truncate(400)
+    pages.write(400, content[400:480])  # one bundle's beginning: it is torn, by all that it says
+
+    seen = run(machine, look)
+
+    assert seen.broken is not None and "and had come to" in str(seen.broken)
+    assert machine.media.content(last) == content[:480]
+    pages.write(0, content)
+    assert len(run(machine, look).values) == 100
+
+
 def test_a_snapshot_beyond_the_end_that_the_disk_does_not_give_proves_nothing_yet() -> None:
     machine, _ = filled()
     snapshots = in_folder(machine, "state")
