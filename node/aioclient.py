@@ -7,7 +7,6 @@ to be on its way.
 from __future__ import annotations
 
 import asyncio
-import random
 from types import TracebackType
 from typing import Any, Self
 
@@ -47,6 +46,9 @@ class Client(AsyncClient):
                 self._pause.cancel()
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def _result(self, call: Call, seconds: float) -> Any:
         loop = asyncio.get_running_loop()
@@ -99,7 +101,7 @@ class Client(AsyncClient):
         return self._core.is_greeted
 
     async def _run(self) -> None:
-        backoff = Backoff(random.Random())
+        backoff = Backoff(self._rng)
         while True:
             if self._core.idle:
                 self._wanted.clear()

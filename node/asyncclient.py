@@ -9,6 +9,7 @@ What a library does in its own way is below, without a body: waiting for a call,
 from __future__ import annotations
 
 import os
+import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from .asks import FOLLOW_SECONDS, PULL_BYTES, PULL_ENTRIES, Following, Wish
 from .clientcalls import Call, Receipt, Receipts
 from .clientcore import ClientCore
 from .columns import HeadersLike
+from .commands import PID_BYTES
 from .entries import Entries, Entry
 from .errors import Disconnected, DuckrowError, NoQuorum, Timeout
 from .limits import CLIENT_BYTES_MAX
@@ -35,10 +37,20 @@ T = TypeVar("T")
 
 class AsyncClient(ABC):
     def __init__(
-        self, addresses: Sequence[Address], *, name: str = "", token: str = "", timeout: float
+        self,
+        addresses: Sequence[Address],
+        *,
+        name: str = "",
+        token: str = "",
+        timeout: float,
+        rng: random.Random | None = None,  # with `wall_us`: of a simulated machine
+        wall_us: Callable[[], int] | None = None,
     ) -> None:
         self._addresses, self._timeout = tuple(addresses), timeout
-        self._core = ClientCore(os.urandom(16), wall_us=_wall_us, name=name, token=token)
+        self._rng = rng or random.Random(os.urandom(32))
+        self._core = ClientCore(
+            self._rng.randbytes(PID_BYTES), wall_us=wall_us or _wall_us, name=name, token=token
+        )
         self._closed = True
         self._next_address = 0
         self._trouble: Exception | None = None
@@ -96,10 +108,10 @@ class AsyncClient(ABC):
         Raises:
             DuckrowError: the first thing that went wrong with it.
         """
-        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        deadline = self._now() + (self._timeout if timeout is None else timeout)
         while self._unwatched:
             try:
-                await self._result(next(iter(self._unwatched)), deadline - time.monotonic())
+                await self._result(next(iter(self._unwatched)), deadline - self._now())
             except DuckrowError:
                 break  # it is among the errors
         self._raise_unwatched()
@@ -220,12 +232,12 @@ class AsyncClient(ABC):
         if not call.done:
             self._unwatched[call] = None
             call.on_done = lambda: self._note_unwatched(call)
-        deadline = time.monotonic() + (self._timeout if wish.timeout is None else wish.timeout)
+        deadline = self._now() + (self._timeout if wish.timeout is None else wish.timeout)
         await self._pass()
         while self._core.unsent_bytes > CLIENT_BYTES_MAX:
-            if time.monotonic() > deadline:
+            if self._now() > deadline:
                 raise NoQuorum("too much waits to be sent; nothing of what was given is lost yet")
-            await self._wait_until_received(deadline - time.monotonic())
+            await self._wait_until_received(deadline - self._now())
         self._raise_unwatched()
         return None  # type: ignore[return-value]  # nothing is known of it
 
@@ -278,6 +290,10 @@ class AsyncClient(ABC):
         self._core.lost()
 
     # -- to be done by each library in its way --------------------------------------------------------
+
+    @abstractmethod
+    def _now(self) -> float:
+        """Seconds, of a clock that never jumps."""
 
     @abstractmethod
     async def _result(self, call: Call, seconds: float) -> Any:

@@ -8,29 +8,51 @@ callers   put into the core, and send what the socket takes, without a task betw
 from __future__ import annotations
 
 import math
-import random
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import trio
 
+from .addresses import Address, Tcp
 from .asyncclient import RECEIVE_BYTES, AsyncClient
 from .backoff import Backoff
 from .clientcalls import Call
-from .env import Buffer
+from .env import Buffer, Env
 from .errors import Corrupt, Disconnected, LimitExceeded, NoQuorum, Refused
-from .realnet import RealStream, connect_to
+from .realnet import connect_to
+
+if TYPE_CHECKING:
+    from .session import Stream
 
 _GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 _LOST = (*_GONE, Disconnected, Corrupt, LimitExceeded, NoQuorum)
 
 
 class Client(AsyncClient):
-    """Made by `duckrow.trio.connect`; to be used in `async with`."""
+    """Made by `duckrow.trio.connect`; to be used in `async with`.
+
+    With an `env` it lives on that machine, which may be a simulated one.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        *,
+        name: str = "",
+        token: str = "",
+        timeout: float,
+        env: Env | None = None,
+    ) -> None:
+        rng, wall_us = (None, None) if env is None else (env.rng, env.wall_us)
+        super().__init__(
+            addresses, name=name, token=token, timeout=timeout, rng=rng, wall_us=wall_us
+        )
+        self._env = env
 
     async def __aenter__(self) -> Self:
-        self._stream: RealStream | None = None
+        self._stream: Stream | None = None
         self._out: deque[Buffer] = deque()
         self._sending = False
         self._wanted, self._work, self._came = trio.Event(), trio.Event(), trio.Event()
@@ -58,6 +80,9 @@ class Client(AsyncClient):
             self._scope.cancel()
             # What the caller raised is raised by itself, and not in a group.
             await self._manager.__aexit__(None, None, None)
+
+    def _now(self) -> float:
+        return trio.current_time()
 
     async def _result(self, call: Call, seconds: float) -> Any:
         try:
@@ -89,12 +114,12 @@ class Client(AsyncClient):
         if self._out or self._core.pause_seconds():
             self._work.set()
 
-    def _send(self, stream: RealStream) -> None:
+    def _send(self, stream: Stream) -> None:
         out = self._out
         while out:
             try:
                 sent = stream.send_now(out)
-            except OSError:
+            except _GONE:
                 return  # the task that receives hears of it
             if not sent:
                 return
@@ -124,7 +149,7 @@ class Client(AsyncClient):
                 self._kick()
 
     async def _run(self) -> None:
-        backoff = Backoff(random.Random())
+        backoff = Backoff(self._rng)
         while True:
             if self._core.idle:
                 self._wanted = trio.Event()
@@ -145,7 +170,7 @@ class Client(AsyncClient):
         """
         address, seconds = self._next()
         with trio.move_on_after(seconds) as scope:
-            stream = await connect_to(address)
+            stream = await self._dial(address)
             try:
                 self._out.clear()
                 self._core.connected()
@@ -159,10 +184,20 @@ class Client(AsyncClient):
                         self._trouble = None
             finally:
                 self._stream = None
-                await trio.aclose_forcefully(stream)
+                await trio.aclose_forcefully(cast(trio.abc.AsyncResource, stream))
         raise Disconnected(f"no hello came from {address}")
 
-    async def _receive(self, stream: RealStream) -> None:
+    async def _dial(self, address: Address) -> Stream:
+        """
+        Raises:
+            OSError: nobody answers there.
+        """
+        if self._env is None:
+            return await connect_to(address)
+        assert isinstance(address, Tcp), "an Env knows hosts and ports"
+        return cast("Stream", await self._env.net.connect(address.host, address.port))
+
+    async def _receive(self, stream: Stream) -> None:
         core = self._core
         lent = core.frames.lend_buffer()
         count = 0
