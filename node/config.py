@@ -31,6 +31,7 @@ from .configkinds import (
 from .limits import (
     CONNECTIONS_MAX,
     HARD_RESERVE_BYTES,
+    HOST_CONNECTIONS_MAX,
     KIB,
     SEGMENT_BYTES,
     SOFT_RESERVE_BYTES,
@@ -91,6 +92,9 @@ class NodeSection:
     )
     connections: int = setting(
         number(CONNECTIONS_MAX), CONNECTIONS_MAX, "How many clients at a time."
+    )
+    host_connections: int = setting(
+        number(CONNECTIONS_MAX), HOST_CONNECTIONS_MAX, "Of these, how many of one other machine."
     )
 
     def addresses(self, own: Unix) -> tuple[Address, ...]:

@@ -109,6 +109,7 @@ class Peer(NamedTuple):
 
     address: str
     trusted: bool  # a Unix socket: whoever can open it may use it
+    host: str = ""  # of another machine, whose connections count together
     uid: int | None = None
     pid: int | None = None
 

@@ -32,6 +32,7 @@ ORIGIN_BUNDLES_MAX = 64  # undelivered
 ORIGIN_BYTES_MAX = 8 * MIB  # undelivered
 OUTPUT_BYTES_MAX = 16 * MIB  # queued to one connection, then it is closed with a reason
 CONNECTIONS_MAX = 16_384  # or the file limit less CONNECTIONS_SPARE_FILES, if that is smaller
+HOST_CONNECTIONS_MAX = 1_024  # of them, those of one other machine
 CONNECTIONS_SPARE_FILES = 256  # for segments, peers and the like
 PENDING_BYTES_MAX = 64 * MIB  # commands that are neither ordered nor staged (N3)
 PULL_BYTES_MAX = 4 * MIB  # of bodies in one pull: with their heads it still is one frame

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import trio
 
-from .addresses import Address, Tcp, Unix
+from .addresses import Address, Tcp, Unix, is_loopback
 from .env import Buffer, Handler, Peer
 
 log = logging.getLogger(__name__)
@@ -165,7 +165,8 @@ def _peer_of(sock: trio.socket.SocketType) -> Peer:
         host, port, *_ = sock.getpeername()
     except OSError:  # it has left already
         return Peer("tcp:gone", trusted=False)
-    return Peer(f"tcp:{host}:{port}", trusted=False)
+    own = is_loopback(Tcp(host.removeprefix("::ffff:"), port))
+    return Peer(f"tcp:{host}:{port}", trusted=False, host="" if own else host)
 
 
 async def serve_at(

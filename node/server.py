@@ -8,6 +8,7 @@ write for each session.
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -20,7 +21,13 @@ from .env import Peer
 from .errors import DiskFailed, NoQuorum, Refused, UnknownVersion
 from .events import ERROR, WARNING, Note, unheard
 from .keeper import Keeper
-from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, CONNECTIONS_MAX, ENTRY_BYTES_MAX
+from .limits import (
+    CLIENT_BYTES_MAX,
+    CLIENT_REQUESTS_MAX,
+    CONNECTIONS_MAX,
+    ENTRY_BYTES_MAX,
+    HOST_CONNECTIONS_MAX,
+)
 from .looks import Looks
 from .output import GONE
 from .requests import Hello, Welcome
@@ -38,6 +45,7 @@ class ServerOptions:
     version: str = "0"
     token: str = ""  # of clients that come over TCP; empty: none is asked for
     connections_max: int = CONNECTIONS_MAX
+    host_connections_max: int = HOST_CONNECTIONS_MAX  # of each other machine
 
 
 class Server:
@@ -55,6 +63,7 @@ class Server:
         self._requests = 0  # of sessions that have ended
         self.note = note
         self.space = space
+        self._of_host: Counter[str] = Counter()  # sessions
         self._nursery: trio.Nursery | None = None
         self._ended = False
         self._with_output: dict[Session, None] = {}
@@ -78,19 +87,25 @@ class Server:
     async def handle(self, stream: trio.abc.Stream) -> None:
         """Serves one client."""
         connection = cast(Stream, stream)
-        if len(self.sessions) >= self.options.connections_max:
+        peer = peer_of(stream)
+        if (refusal := self._too_many(peer)) is not None:
             self.refused += 1
-            self.note(WARNING, "too_many_clients connections=%d", len(self.sessions))
-            self._refuse(connection)
+            facts = len(self.sessions), peer.address
+            self.note(WARNING, "too_many_clients connections=%d client=%s", *facts)
+            self._refuse(connection, refusal)
             await trio.aclose_forcefully(stream)
             return
         self.count += 1
-        session = Session(self, connection, peer_of(stream), self.count)
+        session = Session(self, connection, peer, self.count)
         self.sessions[session.number] = session
+        self._of_host[peer.host] += 1
         try:
             await session.run()
         finally:
             del self.sessions[session.number]
+            self._of_host[peer.host] -= 1
+            if not self._of_host[peer.host]:
+                del self._of_host[peer.host]
             self._requests += session.requests
             self._with_output.pop(session, None)
             await trio.aclose_forcefully(stream)
@@ -118,8 +133,16 @@ class Server:
         while any(session.is_busy for session in self.sessions.values()):
             await trio.sleep(DRAIN_LOOK_SECONDS)
 
-    def _refuse(self, stream: Stream) -> None:
-        error = NoQuorum(f"this node serves {self.options.connections_max:,} clients already")
+    def _too_many(self, peer: Peer) -> NoQuorum | None:
+        options = self.options
+        if len(self.sessions) >= options.connections_max:
+            return NoQuorum(f"this node serves {options.connections_max:,} clients already")
+        if peer.host and self._of_host[peer.host] >= options.host_connections_max:
+            count = options.host_connections_max
+            return NoQuorum(f"this node serves {count:,} clients of {peer.host} already")
+        return None
+
+    def _refuse(self, stream: Stream, error: NoQuorum) -> None:
         try:
             stream.send_now(frames.encode(requests.failure(0, error)))
         except GONE:

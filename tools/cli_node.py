@@ -90,6 +90,7 @@ def options_of(config: Config, console: Console) -> DaemonOptions:
             version=version(),
             token=node.token,
             connections_max=node.connections,
+            host_connections_max=node.host_connections,
         ),
         insecure=node.insecure,
         drain_seconds=node.drain,

@@ -149,6 +149,34 @@ def test_one_client_too_many_is_told_so() -> None:
     serve(work, server=ServerOptions(connections_max=3))
 
 
+def test_clients_of_one_other_machine_are_counted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def peer(host: str) -> None:
+        found = Peer(f"tcp:{host}:1", trusted=False, host=host)
+        monkeypatch.setattr("duckrow.node.server.peer_of", lambda _stream: found)
+
+    async def work(there: There) -> None:
+        peer("10.0.0.9")
+        wires = [await there.connect() for _ in range(2)]
+        more = await there.connect(hello=False)
+
+        reason = "this node serves 2 clients of 10.0.0.9 already"
+        assert (await more.failure())[1:] == ("no-quorum", reason)
+        peer("10.0.0.8")
+        await there.connect()
+        peer("")  # of this machine
+        for _ in range(3):
+            await there.connect()
+        await wires[0].stream.aclose()
+        await trio.sleep(0.1)
+        peer("10.0.0.9")
+        await there.connect()
+        peer("")
+
+    serve(work, server=ServerOptions(host_connections_max=2))
+
+
 # -- frames ---------------------------------------------------------------------------------
 
 
