@@ -3,18 +3,28 @@
 append     [BUNDLE heads, bodies][ITEM]      one write; alone, a bundle is placed as it comes
 install    [VIEW][ITEM]                      the mark of a view
 order      [ITEM]                            of what an earlier life left without a place
+
+Between machines, the parts of both come one by one (journal.py): `receive`, `decide`, `order`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from .checksum import crc32c
-from .chronicle import Chronicle
+from .chronicle import Chronicle, Waiting
 from .commands import Command
 from .env import Buffer
-from .forms import ItemForm, chain, encode_bundle, encode_view, item_crc, join_heads
+from .forms import (
+    ItemForm,
+    SettledForm,
+    chain,
+    encode_bundle,
+    encode_view,
+    item_crc,
+    join_heads,
+)
 from .limits import KIB
 from .places import place
 from .records import RecordKind, padding, size_of
@@ -38,27 +48,22 @@ class Appending:
             DiskFailed: the process has to end.
         """
         chronicle, writer = self._chronicle, self._writer
-        heads = join_heads(commands)
-        crc = item_crc(view, origin, s, lamport, stamp, len(commands), heads)
-        head = encode_bundle(view, origin, s, lamport, stamp, len(commands), heads, crc)
-        bodies, bodies_length = _gather(commands)
-        heads += padding(len(heads))
-        size = size_of(len(head), len(heads) + bodies_length)
+        content = Bundle(view, origin, s, lamport, stamp, tuple(commands))
+        crc, head, body, length = _encode(content)
+        size = size_of(len(head), length)
         segment = await writer.room(size + ITEM_BYTES_MAX)
         # From here on there is no checkpoint: the write and what is known of it are one.
         offset = segment.size
         where, position = place(segment.number, offset), chronicle.position + 1
         digest = chain(chronicle.digest, position, crc)
-        bundle = writer.record(
-            RecordKind.BUNDLE, head, offset, body_length=len(heads) + bodies_length
-        )
+        bundle = writer.record(RecordKind.BUNDLE, head, offset, body_length=length)
         item = writer.record(
             RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), offset + size
         )
-        writer.write([bundle + heads, *bodies, item], size + len(item))
+        body[0] = bundle + body[0]
+        writer.write([*body, item], size + len(item))
         chronicle.position, chronicle.digest, chronicle.heard[origin] = position, digest, s
         writer.count(where, position)
-        content = Bundle(view, origin, s, lamport, stamp, tuple(commands))
         return Item(position, where, crc, content)
 
     async def install(self, view: View) -> None:
@@ -82,6 +87,57 @@ class Appending:
         chronicle.ordered(position, where, crc, digest)
         writer.count(where, position)
 
+    async def receive(self, bundle: Bundle) -> int:
+        """Writes a bundle whose place in the row is not known yet; where it lies.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        writer = self._writer
+        crc, head, body, length = _encode(bundle)
+        size = size_of(len(head), length)
+        segment = await writer.room(size)
+        where = place(segment.number, segment.size)
+        record = writer.record(RecordKind.BUNDLE, head, segment.size, body_length=length)
+        body[0] = record + body[0]
+        writer.write(body, size)
+        self._chronicle.received(where, Waiting(bundle.view, bundle.origin, bundle.s, crc))
+        return where
+
+    async def decide(self, view: bytes) -> int:
+        """Writes a view whose mark is not in the row yet; where it lies.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        segment = await self._writer.room(size_of(len(view), 0))
+        where = place(segment.number, segment.size)
+        self._writer.append(RecordKind.VIEW, view)
+        self._chronicle.decided(view, where, crc32c(view))
+        return where
+
+    async def order(self, where: int) -> None:
+        """Makes what waits there the next item.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        await self._writer.room(ITEM_BYTES_MAX)
+        self._writer.order(where)
+
+    async def note(self, kind: RecordKind, head: bytes) -> None:
+        """A REGISTER or a SETTLED.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        await self._writer.room(size_of(len(head), 0))
+        self._writer.append(kind, head)
+        if kind == RecordKind.REGISTER:
+            self._chronicle.register = head
+        else:
+            self._chronicle.settled(SettledForm.decode(head))
+
     async def order_waiting(self) -> None:
         """Makes items of what the last incarnation left without a place in the row, in s order.
 
@@ -89,8 +145,24 @@ class Appending:
             Full, DiskFailed: as `append`.
         """
         for where in self._chronicle.in_order():
-            await self._writer.room(ITEM_BYTES_MAX)
-            self._writer.order(where)
+            await self.order(where)
+
+
+class _Encoded(NamedTuple):
+    crc: int  # of the item
+    head: bytes
+    body: list[Buffer]  # the heads block first, then the bodies
+    length: int  # of the body
+
+
+def _encode(bundle: Bundle) -> _Encoded:
+    view, origin, s, lamport, stamp, commands = bundle
+    count, heads = len(commands), join_heads(commands)
+    crc = item_crc(view, origin, s, lamport, stamp, count, heads)
+    head = encode_bundle(view, origin, s, lamport, stamp, count, heads, crc)
+    bodies, length = _gather(commands)
+    heads += padding(len(heads))
+    return _Encoded(crc, head, [heads, *bodies], length + len(heads))
 
 
 def _gather(commands: Sequence[Command]) -> tuple[list[Buffer], int]:

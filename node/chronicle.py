@@ -7,6 +7,7 @@ begins at the last one.
     records      START  VIEW  ITEM  BUNDLE ITEM  BUNDLE ITEM  BUNDLE ...
     position              ........1 ...........2 ...........3            <- the row so far
     waiting                                                  \\_ received, not yet in the row
+    staged                          own ones, among others, until they are settled (N3)
 
 Pure: the only one who knows bytes and files is recovery.
 """
@@ -29,11 +30,13 @@ from .forms import (
     decode_view,
     fields,
 )
+from .places import segment_of
 from .records import FLAG_REWRITTEN, Record
 from .row import View
 
 MAGIC: Final = "duckrow row"
 VERSION: Final = 1
+Name = tuple[int, int, int]  # of a bundle: view, origin, s
 
 
 class Waiting(NamedTuple):
@@ -60,6 +63,25 @@ class Chronicle:
     floor: int = 1  # every item from here on is whole
     heard: dict[int, int] = attrs.field(factory=dict)  # origin -> last s in the installed view
     waiting: dict[int, Waiting] = attrs.field(factory=dict)  # by place
+    staged: dict[Name, int] = attrs.field(factory=dict)  # own bundles, the oldest first -> place
+    _owner: tuple[bytes, int | None] = attrs.field(default=(b"", None), init=False, eq=False)
+
+    @property
+    def own(self) -> int | None:
+        """The member whose bundles are own ones, and stages; None: there is none, or it is alone.
+
+        Alone, what is in the journal has its place in the row, so nothing needs a stage.
+        """
+        if self._owner[0] != self.installed:
+            self._owner = self.installed, self._find_owner()
+        return self._owner[1]
+
+    def _find_owner(self) -> int | None:
+        view = self.installed_view
+        if view is None or len(view.voters) < 2:
+            return None
+        own = [member.id for member in view.members if member.incarnation in self.starts]
+        return own[0] if own else None
 
     def start(self, start: Start) -> None:
         self.start_count = max(self.start_count, start.start_count)
@@ -71,12 +93,29 @@ class Chronicle:
             self.starts[incarnation] = start._replace(clean=True)
 
     def decided(self, raw: bytes, place: int, crc: int) -> None:
-        self.waiting[place] = Waiting(decode_view(raw).id, 0, 0, crc, raw)
-        self.newest = raw
+        """A follower also writes the marks down that it meets, and knows a newer view already."""
+        view, newest = decode_view(raw).id, self.newest_view
+        self.waiting[place] = Waiting(view, 0, 0, crc, raw)
+        if newest is None or newest.id <= view:
+            self.newest = raw
 
     def received(self, place: int, waiting: Waiting) -> None:
+        """One of view 0 is a stage and nothing else: its commands wait for a view."""
+        if not waiting.view:
+            self.staged[0, waiting.origin, waiting.s] = place
+            return
         self.waiting[place] = waiting
         self.heard[waiting.origin] = waiting.s
+        if waiting.origin == self.own:
+            self.staged[waiting.view, waiting.origin, waiting.s] = place
+
+    def settled(self, name: Name) -> None:
+        self.staged.pop(name, None)
+
+    @property
+    def held(self) -> dict[int, None]:
+        """The numbers of the segments that stay, however far the row has come (N6)."""
+        return dict.fromkeys(map(segment_of, (*self.waiting, *self.staged.values())))
 
     def ordered(self, position: int, place: int, crc: int, digest: bytes) -> None:
         """The item at `place` is the next of the row; the caller has checked that it is."""
@@ -96,8 +135,8 @@ class Chronicle:
     def based(self, base: BaseForm) -> None:
         """An image took the place of everything up to its position.
 
-        What waited is in the image, or never will be in the row.  uuid, starts, the newest view and
-        the register stay.  What is staged is no affair of the row: the bridge keeps it.
+        What waited is in the image, or never will be in the row.  uuid, starts, the newest view, the
+        register and what is staged stay.
         """
         self.position, self.digest = base.position, base.digest
         self.installed = base.view
@@ -151,7 +190,11 @@ class Chronicle:
 
     def copy(self) -> Chronicle:
         return attrs.evolve(
-            self, starts=dict(self.starts), heard=dict(self.heard), waiting=dict(self.waiting)
+            self,
+            starts=dict(self.starts),
+            heard=dict(self.heard),
+            waiting=dict(self.waiting),
+            staged=dict(self.staged),
         )
 
     def copies(self) -> list[object]:
@@ -169,6 +212,7 @@ class Chronicle:
             self.floor,
             [[origin, s] for origin, s in self.heard.items()],
             [[place, *waiting] for place, waiting in self.waiting.items()],
+            *([[[place, *name] for name, place in self.staged.items()]] if self.staged else ()),
         ]
 
     @classmethod
@@ -205,6 +249,10 @@ class Chronicle:
                 floor,
                 dict(heard),
                 {place: Waiting(*rest) for place, *rest in waiting},
+                {
+                    (view, origin, s): place
+                    for place, view, origin, s in (copies[12] if len(copies) > 12 else ())  # type: ignore[arg-type, index]
+                },
             )
         except (TypeError, ValueError, IndexError) as error:
             raise cbor.malformed("the copies at the beginning of a segment", copies) from error

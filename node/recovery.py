@@ -183,7 +183,7 @@ class Recovery(Evidence):
         something else lies; whatever it is, `_take` looks at it.
         """
         chronicle = self.chronicle
-        if self.stretches or chronicle.waiting or not self.anchored:
+        if self.stretches or chronicle.waiting or not self.anchored or chronicle.own is not None:
             return offset
         glide = Glide(
             chronicle.position, chronicle.digest, self.column.places, offset, self._start_count
@@ -320,7 +320,7 @@ class Recovery(Evidence):
         elif kind == RecordKind.BASE:
             return self._on_base(BaseForm.decode(head))
         elif kind == RecordKind.SETTLED:
-            SettledForm.decode(head)  # alone nothing is staged; it only has to be whole
+            chronicle.settled(SettledForm.decode(head))
         return True
 
     def _outlived(self, start: Start) -> None:

@@ -1,0 +1,265 @@
+"""The journal: what a bridge writes into the row store that a lone node uses, too.
+
+A lone node writes a bundle and its place in the row at once.  Between machines both happen apart:
+
+    receive   [BUNDLE]     of this or of another member; it *waits*; one of view 0 only is a stage
+    order     [ITEM]       what waits at that name is the next item of the row
+    learn     [VIEW]       the newest decided view; its mark becomes an item when it is installed
+    register  [REGISTER]   promised and accepted for the view after it; synced at every level (L2)
+    settle    [SETTLED]    an own bundle needs no staging any more (N3)
+
+Nothing here decides or waits for the disk: whoever calls says when `sync` is due.  What waits, and
+what is staged, keeps its segment (N6); `RowStore.drop` has the veto.  When a mark is ordered, what
+waits of older views never comes into the row, and is dead unless it is staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import attrs
+
+from . import doubt, restored
+from .chronicle import Name
+from .commands import Command
+from .env import Disk, Env
+from .errors import Corrupt, NotFound
+from .forms import SettledForm, Start, encode_view
+from .records import RecordKind
+from .registerform import Register, is_binding
+from .row import Bundle, Item, View
+from .rowstore import RowStore
+from .storeoptions import StoreOptions
+
+INCARNATION_BITS = 64
+
+
+class _Held(NamedTuple):
+    place: int
+    bundle: Bundle
+
+
+@attrs.frozen
+class Recovered:
+    """What a restarted member knows (PROTOCOL §11): all of it is durable."""
+
+    id: int
+    uuid: bytes
+    formers: tuple[bytes, ...]  # uuids that damage, or a copy, made it give up: no voter by them
+    incarnation: int  # the new one; its START is durable
+    start_count: int
+    boot_id: str
+    level: str
+    starts: dict[int, Start]  # of the incarnations that views name (X1), and the new one
+    newest: View | None
+    installed: View | None
+    position: int
+    digest: bytes
+    floor: int
+    delivered: dict[int, int]  # origin -> s of its last bundle of the installed view in the row
+    register: Register | None  # for the view after `newest`
+    bundles: tuple[Bundle, ...]  # of the installed view, behind `delivered`: each origin's in order
+    staged: tuple[Bundle, ...]  # own ones that are not settled, the oldest first
+
+
+class Journal:
+    """Over an open row store; one caller at a time."""
+
+    def __init__(self, store: RowStore) -> None:
+        self.store = store
+        self._waiting: dict[Name, _Held] = {}
+        self._doubted = self._copied = False
+
+    @classmethod
+    async def open(cls, disk: Disk, env: Env, options: StoreOptions, id_: int) -> Journal:
+        """Recovers, and records a new incarnation durably (I1); then `recovered` tells.
+
+        Raises:
+            Conflict: another process has the folder.
+            Corrupt: no row can be made of what is there.
+            Full: not even the start could be written.
+            DiskFailed: a write or a sync failed.
+        """
+        store = await RowStore.open(disk, env, options)
+        done = False
+        try:
+            journal = cls(store)
+            journal._doubted = await disk.exists(doubt.NAME)
+            journal._copied = await disk.exists(restored.NAME)
+            await journal._begin(disk, env, id_)
+            done = True
+            return journal
+        finally:
+            if not done:
+                store.abandon()
+
+    async def _begin(self, disk: Disk, env: Env, id_: int) -> None:
+        store = self.store
+        chronicle = store.chronicle
+        starts = dict(chronicle.starts)
+        if self._doubted:
+            # A sync failed, and what the kernel had may be gone, under whatever boot it was written.
+            starts = {i: start._replace(boot_id="") for i, start in starts.items()}
+        bundles = await self._load_waiting()
+        staged = [await self._read(place) for place in chronicle.staged.values()]
+        if self._copied:
+            store.take_new_name()  # the original may have gone on, and promised (U4)
+        incarnation = env.rng.getrandbits(INCARNATION_BITS)
+        await store.begin(incarnation)
+        if self._doubted:
+            await doubt.clear_doubt(disk)
+        if self._copied:
+            await restored.forget(disk)
+        starts[incarnation] = chronicle.starts[incarnation]
+        register = chronicle.register
+        self.recovered = Recovered(
+            id=id_,
+            uuid=store.uuid,
+            formers=store.formers,
+            incarnation=incarnation,
+            start_count=chronicle.start_count,
+            boot_id=env.boot_id,
+            level=store.options.level,
+            starts=starts,
+            newest=chronicle.newest_view,
+            installed=chronicle.installed_view,
+            position=store.position,
+            digest=store.digest,
+            floor=store.floor,
+            delivered=self._delivered(),
+            register=(
+                Register.decode(register) if is_binding(register, chronicle.newest_view) else None
+            ),
+            bundles=tuple(bundles),
+            staged=tuple(bundle for bundle in staged if bundle is not None),
+        )
+
+    def _delivered(self) -> dict[int, int]:
+        """Bundles of an origin come into the row in the order of their s; the rest of them waits."""
+        waiting: dict[int, int] = {}
+        for each in self.store.chronicle.waiting.values():
+            if not each.raw:
+                waiting[each.origin] = min(each.s, waiting.get(each.origin, each.s))
+        return {
+            origin: waiting[origin] - 1 if origin in waiting else s
+            for origin, s in self.store.chronicle.heard.items()
+        }
+
+    async def _load_waiting(self) -> list[Bundle]:
+        """Of each origin a contiguous run (J2); where damage took one, this store has a new name."""
+        chronicle = self.store.chronicle
+        delivered, found = self._delivered(), []
+        waiting = sorted((w.origin, w.s, place) for place, w in chronicle.waiting.items())
+        for origin, s, place in waiting:
+            if chronicle.waiting[place].raw or s <= delivered[origin]:
+                continue
+            bundle = await self._read(place) if s == delivered[origin] + 1 else None
+            if bundle is None:
+                # It was received, and perhaps acknowledged: nobody may count on this store (U3).
+                self.store.take_new_name()
+                continue
+            delivered[origin] = s
+            self._waiting[bundle.view, origin, s] = _Held(place, bundle)
+            found.append(bundle)
+        return found
+
+    async def _read(self, place: int) -> Bundle | None:
+        """With its bodies; None: it is damaged."""
+        try:
+            stored = await self.store.read_heads(place)
+            commands = [
+                Command(head, await self.store.read_body(place + index))
+                for index, (head, _) in enumerate(stored.bundle.commands)
+            ]
+        except (Corrupt, NotFound):
+            return None
+        return stored.bundle._replace(commands=tuple(commands))
+
+    # -- writing ----------------------------------------------------------------------------
+
+    async def receive(self, bundle: Bundle) -> int:
+        """Writes a bundle, whose bodies are those that its heads say; its place.
+
+        Raises:
+            Full: nothing of it was written.
+            DiskFailed: the process has to end.
+        """
+        name = bundle[:3]
+        held = self._waiting.get(name)
+        if held is None:
+            held = _Held(await self.store.receive(bundle), bundle)
+            if bundle.view:
+                self._waiting[name] = held
+        return held.place
+
+    async def order(self, position: int, content: Name | View) -> Item:
+        """What waits under that name is the next item; a mark's view need not have been learnt.
+
+        Raises:
+            Full, DiskFailed: as `receive`.
+        """
+        store = self.store
+        assert position == store.position + 1, f"item {position} comes behind {store.position}"
+        if isinstance(content, View):
+            place = await self.learn(content)
+            crc = store.chronicle.waiting[place].crc
+            await store.order(place)
+            waiting = store.chronicle.waiting
+            self._waiting = {n: held for n, held in self._waiting.items() if held.place in waiting}
+            return Item(position, place, crc, content)
+        place, bundle = self._waiting[content]
+        crc = store.chronicle.waiting[place].crc
+        await store.order(place)
+        del self._waiting[content]
+        return Item(position, place, crc, bundle)
+
+    async def learn(self, view: View) -> int:
+        """Writes a decided view down; its place.
+
+        Raises:
+            Full, DiskFailed: as `receive`.
+        """
+        for place, waiting in self.store.chronicle.waiting.items():
+            if waiting.raw and waiting.view == view.id:
+                return place
+        return await self.store.decide(encode_view(view))
+
+    async def register(self, register: Register) -> None:
+        """To be synced before anybody hears of it, at every level (L2).
+
+        Raises:
+            Full, DiskFailed: as `receive`.
+        """
+        await self.store.note(RecordKind.REGISTER, register.encode())
+
+    async def settle(self, names: Sequence[Name]) -> None:
+        """Those own bundles need no staging any more.
+
+        Raises:
+            Full, DiskFailed: as `receive`.
+        """
+        for name in names:
+            if name in self.store.chronicle.staged:
+                await self.store.note(RecordKind.SETTLED, SettledForm(*name).encode())
+
+    async def sync(self) -> None:
+        """What was written before the call is durable after it.
+
+        Raises:
+            DiskFailed: the process has to end.
+        """
+        await self.store.sync()
+
+    # -- its end ----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Orderly: synced, and `clean` written (L3).
+
+        Raises:
+            DiskFailed.
+        """
+        await self.store.close()
+
+    def abandon(self) -> None:
+        self.store.abandon()
