@@ -13,7 +13,7 @@ SOURCES = sorted(p for folder in [*FOLDERS, "tests"] for p in (ROOT / folder).rg
 
 MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "logging"}
 
-# Shells may know trio or the machine.  Everything else in node/ is a core: values in, values out.
+# Shells may know trio or the machine.  Everything else in node/ and bridge/ is a core: values in, values out.
 SHELLS = {
     "node/alone.py": {"trio"},
     "node/asyncclient.py": {"os", "time"},
@@ -96,7 +96,10 @@ def test_nobody_imports_a_folder_by_its_bare_name() -> None:
     assert [name(p) for p in SOURCES if set(imports(p)) & set(FOLDERS)] == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "node").glob("*.py")), ids=name)
+CORES = [path for folder in ("node", "bridge") for path in sorted((ROOT / folder).glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", CORES, ids=name)
 def test_only_shells_touch_the_world(path: Path) -> None:
     """A core that wants the time, a file or a socket gets it as an argument, or through Env."""
     assert set(imports(path)) & (MACHINE | {"trio"}) <= SHELLS.get(name(path), set())

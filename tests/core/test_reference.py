@@ -30,9 +30,10 @@ def test_a_table_that_says_something_else_is_made_anew() -> None:
     assert renewed(stale).endswith("<!-- end -->\nafter\n")
 
 
-def test_the_map_names_every_file_of_node_once() -> None:
+@pytest.mark.parametrize("folder", ["node", "bridge"])
+def test_the_map_names_every_file_once(folder: str) -> None:
     """With a sentence each; a file that is new, or gone, has to be told of there."""
     page = (ROOT / "docs" / "explanation" / "where-things-are.md").read_text()
-    listed = re.findall(r"^\| `node/(\w+\.py)` \| \S.*\. \|$", page, re.MULTILINE)
+    listed = re.findall(rf"^\| `{folder}/(\w+\.py)` \| \S.*\. \|$", page, re.MULTILINE)
 
-    assert sorted(listed) == sorted(file.name for file in (ROOT / "node").glob("*.py"))
+    assert sorted(listed) == sorted(file.name for file in (ROOT / folder).glob("*.py"))

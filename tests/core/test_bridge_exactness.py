@@ -1,0 +1,75 @@
+"""Exactness: whose memory of a view may be trusted."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.bridgekit import disk, run, view
+from duckrow.bridge.exactness import is_exact
+from duckrow.node.forms import Start
+from duckrow.node.row import View
+
+VIEW = view(4)
+NOW, BEFORE = run(2, 1), run(2)  # the view names the first
+
+
+def asked(
+    level: str = "fsync",
+    *,
+    boot: str = "monday",
+    clean: bool = False,
+    of: View = VIEW,
+    installed: int = 4,
+    uuid: bytes = disk(2),
+    incarnation: int = NOW,
+    known: bool = True,
+) -> bool:
+    starts = {NOW: Start(NOW, "monday", level, 2, uuid)}
+    if known:
+        starts[BEFORE] = Start(BEFORE, boot, level, 1, uuid, clean)
+    return is_exact(of, 2, installed=installed, uuid=uuid, incarnation=incarnation, starts=starts)
+
+
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+def test_the_very_process_is_exact_at_every_level(level: str) -> None:
+    assert asked(level, incarnation=BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("level", "boot", "clean", "exact"),
+    [
+        ("fsync", "monday", False, True),
+        ("fsync", "sunday", False, True),
+        ("write", "monday", False, True),
+        ("write", "sunday", False, False),
+        ("memory", "monday", False, False),
+        ("memory", "sunday", False, False),
+        ("write", "sunday", True, True),
+        ("memory", "sunday", True, True),
+    ],
+)
+def test_a_restarted_member_is_exact_if_its_former_run_could_lose_nothing(
+    level: str, boot: str, clean: bool, exact: bool
+) -> None:
+    assert asked(level, boot=boot, clean=clean) is exact
+
+
+def test_having_the_mark_again_is_no_memory_of_what_was_acked() -> None:
+    """It lost power, followed the row up to the mark, and looks like a member that acked nothing."""
+    assert not asked("write", boot="sunday", installed=4)
+
+
+def test_who_has_not_installed_the_view_is_not_exact() -> None:
+    assert not asked(installed=3)
+
+
+def test_who_is_no_member_is_not_exact() -> None:
+    assert not asked(of=view(4, (1, 3)))
+
+
+def test_a_wiped_member_is_not_exact() -> None:
+    assert not asked(uuid=disk(2, 1))
+
+
+def test_whose_former_start_was_lost_is_not_exact() -> None:
+    assert not asked(known=False)
