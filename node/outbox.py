@@ -194,12 +194,12 @@ class Outbox:
             self.told_partitions = result.detail
             self._return(slot)
         elif self._was_judged_together(slot, result):
-            del self._slots[slot.seq]
+            self._settle(slot)
             for part in reversed(slot.parts):
                 part.alone = True
                 self._put_first(part)
         else:
-            del self._slots[slot.seq]
+            self._settle(slot)
             error = slot.stop if code == _WITHDRAWN else None
             self._failed(slot, error or error_of(result, _subject(sent.command)))
 
@@ -264,7 +264,7 @@ class Outbox:
         """
         assert self.is_settled, "something is on its way"
         for slot in [*self._slots.values()]:
-            del self._slots[slot.seq]
+            self._settle(slot)
             self._failed(slot, _in_doubt(self.topic))
         self.pid, self._last, self._keeps, self.is_gone = pid, 0, False, False
 
@@ -317,8 +317,12 @@ class Outbox:
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def _numbered(self, slot: Slot, result: Result) -> None:
+    def _settle(self, slot: Slot) -> None:
         del self._slots[slot.seq]
+        slot.newest = None  # which names the slot: a ring would keep its body for the collector
+
+    def _numbered(self, slot: Slot, result: Result) -> None:
+        self._settle(slot)
         offset = 0
         for part in slot.parts:
             part.asker.numbered(part, result, offset, slot.seq)
@@ -330,7 +334,7 @@ class Outbox:
 
     def _return(self, slot: Slot) -> None:
         """Decided, and not written: its parts will be put anew."""
-        del self._slots[slot.seq]
+        self._settle(slot)
         if slot.stop is not None:
             self._failed(slot, slot.stop)
         else:
@@ -366,7 +370,7 @@ class Outbox:
             if slot.state != READY:
                 continue
             if slot.again:
-                del self._slots[slot.seq]
+                self._settle(slot)
                 self._failed(slot, _in_doubt(self.topic))
             else:
                 self._return(slot)

@@ -8,6 +8,7 @@ What a part holds was checked when the call was made, so that making a batch of 
 
 from __future__ import annotations
 
+import functools
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -123,23 +124,39 @@ def cut(
     most = KEYED_ENTRIES_MAX if keys is not None else BATCH_ENTRIES_MAX
     while lo < count:
         # As many as there would be if all were like the first, which they often are.
-        guess = BATCH_BYTES // (len(values[lo]) + _ENTRY_BYTES) + 1
+        guess = max(1, BATCH_BYTES // (len(values[lo]) + _ENTRY_BYTES))
         hi = min(lo + min(guess, most), count)
-        lengths = map(len, values if hi - lo == count else values[lo:hi])
+        lengths = [*map(len, values if hi - lo == count else values[lo:hi])]
         if keys is not None:
-            lengths = map(int.__add__, lengths, (len(key) if key else 0 for key in keys[lo:hi]))
+            there = (len(key) if key else 0 for key in keys[lo:hi])
+            lengths = [*map(int.__add__, lengths, there)]
         if headers is not None:
-            lengths = map(int.__add__, lengths, map(columns.headers_size, headers[lo:hi]))
-        ends = [*accumulate(lengths)]
-        if ends[-1] + _ENTRY_BYTES * len(ends) > BATCH_BYTES:
-            room = BATCH_BYTES - _ENTRY_BYTES * len(ends)
-            del ends[max(1, bisect_right(ends, room)) :]
-        if ends[-1] > ENTRY_BYTES_MAX:  # a single one, since several fit a batch
-            raise LimitExceeded("the size of an entry in bytes", ends[-1], ENTRY_BYTES_MAX)
-        hi = lo + len(ends)
-        size = ends[-1] + _ENTRY_BYTES * len(ends)
-        yield lo, hi, size, array("I", ends) if plain else None
+            lengths = [*map(int.__add__, lengths, map(columns.headers_size, headers[lo:hi]))]
+        each = lengths[0]
+        sums: list[int] | range
+        if each and each == lengths[-1] and lengths.count(each) == len(lengths):
+            sums = range(each, each * len(lengths) + 1, each)
+        else:
+            sums = [*accumulate(lengths)]
+            if sums[-1] + _ENTRY_BYTES * len(sums) > BATCH_BYTES:
+                room = BATCH_BYTES - _ENTRY_BYTES * len(sums)
+                del sums[max(1, bisect_right(sums, room)) :]
+        if sums[-1] > ENTRY_BYTES_MAX:  # a single one, since several fit a batch
+            raise LimitExceeded("the size of an entry in bytes", sums[-1], ENTRY_BYTES_MAX)
+        hi = lo + len(sums)
+        size = sums[-1] + _ENTRY_BYTES * len(sums)
+        yield lo, hi, size, _ends(sums) if plain else None
         lo = hi
+
+
+def _ends(sums: list[int] | range) -> Ends:
+    return _even(sums) if isinstance(sums, range) else array("I", sums)
+
+
+@functools.lru_cache(maxsize=4)
+def _even(sums: range) -> Ends:
+    """Of values that are all of the same length, as they often are."""
+    return array("I", sums)
 
 
 def gathered(first: Part, others: Sequence[Part]) -> int:
@@ -239,8 +256,8 @@ def all_bytes(what: str, column: Sequence[object]) -> Sequence[bytes]:
         raise TypeError(f"{what}s are many, in a list or the like, and not one {column!r:.60}")
     if not isinstance(column, list | tuple):
         column = [*column]
-    if set(map(type, column)) <= {bytes}:
-        return column  # type: ignore[return-value]  # the set says so
+    if [*map(type, column)].count(bytes) == len(column):
+        return column  # type: ignore[return-value]  # all of them are
     return [as_bytes(what, value) for value in column]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from duckrow.node.errors import (
     Timeout,
 )
 from duckrow.node.limits import CLIENT_REQUESTS_MAX, ENTRY_BYTES_MAX
+from duckrow.node.outbox import Slot
 from duckrow.node.requests import Ask
 
 PID = b"p" * 16
@@ -134,6 +136,19 @@ def test_full_batches_do_not_wait_for_each_other(client: Client) -> None:
     assert len(client.connection.inbox) == 8  # as many as may be on their way
     client.run()
     assert call.result().runs == [("t", 0, 1, 10_000, *call.result().runs[0][4:])]
+
+
+def test_a_batch_that_was_answered_does_not_wait_for_the_garbage_collector(client: Client) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        client.core.produce_many("t", [bytes(1000)] * 10_000)
+        client.run()
+        left = [each for each in gc.get_objects() if isinstance(each, Slot)]
+    finally:
+        gc.enable()
+
+    assert left == []
 
 
 def test_entries_with_ids_or_an_expected_number_are_judged_alone(client: Client, toy: Toy) -> None:

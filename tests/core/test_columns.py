@@ -21,7 +21,7 @@ from duckrow.node.columns import Columns, Headers, cut, decode, encode, join
 from duckrow.node.errors import Corrupt, LimitExceeded, Refused
 from duckrow.node.layout import Column
 from duckrow.node.limits import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, HEADERS_MAX
-from duckrow.node.strings import shifted
+from duckrow.node.strings import Strings, shifted
 
 
 class Batch(NamedTuple):
@@ -471,6 +471,20 @@ def test_ends_are_shifted_all_at_once(ends: list[int], by: int) -> None:
     by = max(-min(ends), min(by, 2**32 - 1 - max(ends)))
 
     assert shifted(memoryview(array("I", ends)), by) == array("I", [e + by for e in ends]).tobytes()
+
+
+EDGES = st.sampled_from([0, 1, 2, 3, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1])
+
+
+@example([2**32 - 1, 3], False)
+@given(st.lists(EDGES | st.integers(0, 9), min_size=1, max_size=9), st.booleans())
+def test_ends_are_whole_if_they_rise_to_the_end_of_the_data(ends: list[int], rise: bool) -> None:
+    if rise:
+        ends.sort()
+    size = ends[-1] if ends[-1] < 2**20 else 5
+    strings = Strings(memoryview(array("I", ends)), memoryview(bytes(size)))
+
+    assert strings.whole() == (ends == sorted(ends) and ends[-1] == size)
 
 
 def test_the_hash_of_a_key_is_its_crc32c_and_of_none_zero() -> None:
