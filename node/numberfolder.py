@@ -33,8 +33,8 @@ class NumberFolder:
     ) -> list[tuple[str, int]]:
         """Whole files of this row, from `segment` on, that speak of items above position `end`."""
         found = []
-        for name in await self._folder.names():
-            if name.endswith(_SUFFIX) and name >= _name(segment):
+        for name in await self.names():
+            if name >= _name(segment):
                 try:
                     file = await self._map(name)
                 except (Corrupt, OSError):
@@ -42,6 +42,10 @@ class NumberFolder:
                 if file.store in stores and file.cover.upto > end:
                     found.append((name, file.cover.upto))
         return found
+
+    async def names(self) -> list[str]:
+        """Of the files that are there, oldest first."""
+        return [name for name in await self._folder.names() if name.endswith(_SUFFIX)]
 
     async def load(
         self, store: bytes, end: int, formers: Collection[bytes] = (), *, keep: bool = False
@@ -54,9 +58,7 @@ class NumberFolder:
         it may be what proves that.
         """
         files: list[NumberFile] = []
-        for name in await self._folder.names():
-            if not name.endswith(_SUFFIX):
-                continue
+        for name in await self.names():
             try:
                 file = await self._map(name)
             except (Corrupt, OSError) as error:

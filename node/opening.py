@@ -110,12 +110,12 @@ class _Opener:
         numbers = await self._look()
         uuids = await self._whose(numbers)
         if not uuids:
+            if self._beyond is not None:
+                opened.lost = await self._beyond(Chronicle(b""), 0)
             return opened
         self._indexes = {n: i for n, i in self._indexes.items() if i.uuid in uuids}
-        last = numbers[-1]
-        base = max(
-            (n for n, index in self._indexes.items() if index.sealed and n != last), default=0
-        )
+        indexed = [n for n in numbers[:-1] if n in self._indexes and self._indexes[n].sealed]
+        base = max(indexed, default=0)
         tail = [await self._tail(number, uuids) for number in numbers if number > base]
         recovery, kept = await self._recover(numbers[0], base, tail)
         if (unread := unread_end(tail, kept, recovery)) is not None:
@@ -150,16 +150,20 @@ class _Opener:
         """The numbers of the segments; index files are read, leftovers unlinked."""
         names = await self._disk.names()
         numbers = [number for name in names if (number := segment_number(name)) is not None]
+        last = numbers[-1] if numbers else 0
         for name in names:
             number = index_number(name)
-            if name.endswith(ASIDE) or (number is not None and number not in numbers):
-                await self._disk.unlink(name)
-            elif number is not None:
-                head = await read_index_head(self._disk, number)
-                if head is not None:
-                    self._indexes[number] = head
-                else:
-                    self._tell(index_file(number), 0, 0, "the index, which is made again", True)
+            if number is None:
+                if name.endswith(ASIDE):
+                    await self._disk.unlink(name)
+                continue
+            head = await read_index_head(self._disk, number)
+            if head is not None and (number in numbers or number > last):
+                self._indexes[number] = head
+            elif number in numbers:
+                self._tell(index_file(number), 0, 0, "the index, which is made again", True)
+            else:
+                await self._disk.unlink(name)  # its segment was dropped
         return numbers
 
     async def _whose(self, numbers: list[int]) -> tuple[bytes, ...]:
@@ -181,6 +185,12 @@ class _Opener:
             uuid = find_uuid(await read_or_zeros(file, 0, self._window, unread), number)
             if uuid is not None:
                 return (uuid,)
+        if self._indexes and not numbers:
+            newest = max(self._indexes)
+            raise Corrupt(
+                f"{segment_file(newest)} is not there, nor any other, and {index_file(newest)} speaks "
+                "of it; nothing was changed: restore the folder from a copy"
+            )
         if numbers and (numbers != [1] or (await self._file(1)).size > GENESIS_BYTES_MAX):
             if any(self._unread.values()):
                 raise DiskFailed(
@@ -269,10 +279,10 @@ class _Opener:
             self._opened.unindexed.append((segment, chronicle.copy()))
         if self._opened.unindexed and self._opened.unindexed[-1][0] is self._opened.segments[-1]:
             self._opened.unindexed.pop()  # nothing was kept after it: it is the open one
-        sealed = max((n for n, index in self._indexes.items() if index.sealed), default=0)
-        if sealed and sealed >= (kept[-1].number if kept else base):
-            # Its index was written when the next one had begun durably: where is that?
-            recovery.lose_end(sealed + 1, 0)
+        # An index is written of what is durable; of a sealed one, when the next one was, too.
+        there = max((n + index.sealed for n, index in self._indexes.items()), default=0)
+        if there > (kept[-1].number if kept else base):
+            recovery.lose_end(there, 0)
         recovery.finish()
         return recovery, kept
 

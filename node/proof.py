@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from .chronicle import Chronicle
+from .errors import Corrupt
 from .numberfolder import NumberFolder
 from .snapshots import Snapshots
 
@@ -29,12 +30,17 @@ def prover(
 ) -> Callable[[Chronicle, int], Awaitable[Proof | None]]:
     """What tells a file of the same row that speaks of more than the row has; None: there is none.
 
-    It is asked before anything that seems torn is cut off.
+    It is asked before anything that seems torn is cut off.  It raises Corrupt if the row is gone.
     """
 
     async def prove(chronicle: Chronicle, last: int) -> Proof | None:
         view = chronicle.installed_view
         if view is None:
+            if names := [*await snapshots.names(), *await folder.names()]:
+                raise Corrupt(
+                    f"the row is empty, and {names[0]} speaks of one that was there: put its folder "
+                    "back, or move `state` and `numbers` away for a row that begins anew"
+                )
             return None
         end, stores = chronicle.position, (chronicle.uuid, *chronicle.formers)
         found = [

@@ -32,6 +32,7 @@ KEPT = 2  # the second is for the day when the first turns out to be damaged
 IDLE_SHARE = 9.0  # after each slice the writer rests nine times as long: a tenth of a core at most
 _LENGTHS = struct.Struct("<II")
 _ASIDE = "writing"
+_NAME = "snapshot-"
 _END = "end"
 
 
@@ -111,9 +112,7 @@ class Snapshots:
     async def load(self, newest: int) -> list[Snapshot]:
         """The whole ones at or below position `newest`, newest first; the others are told in `refused`."""
         found = []
-        for name in reversed(await self._folder.names()):
-            if not name.startswith("snapshot-"):
-                continue
+        for name in reversed(await self.names()):
             try:
                 snapshot = decode(await self._read(name))
             except OSError as error:
@@ -192,8 +191,8 @@ class Snapshots:
             DiskFailed: one of them cannot be read, and might say more than the row does.
         """
         found = []
-        for name in await self._folder.names():
-            if name.startswith("snapshot-") and int(name.removeprefix("snapshot-")) > end:
+        for name in await self.names():
+            if _position(name) > end:
                 try:
                     identity = decode(await self._read(name)).identity
                 except Corrupt:
@@ -206,10 +205,11 @@ class Snapshots:
 
     async def positions(self) -> list[int]:
         """Of the snapshots that are there, oldest first."""
-        names = await self._folder.names()
-        return [
-            int(name.removeprefix("snapshot-")) for name in names if name.startswith("snapshot-")
-        ]
+        return [_position(name) for name in await self.names()]
+
+    async def names(self) -> list[str]:
+        """Of the files that are there, oldest first."""
+        return [name for name in await self._folder.names() if name.startswith(_NAME)]
 
     async def look_again(self) -> bool:
         """Whether the newest of those that can be relied on still is as it was written."""
@@ -233,4 +233,8 @@ class Snapshots:
 
 
 def _name(position: int) -> str:
-    return f"snapshot-{position:020d}"
+    return f"{_NAME}{position:020d}"
+
+
+def _position(name: str) -> int:
+    return int(name.removeprefix(_NAME))

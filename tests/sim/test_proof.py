@@ -94,6 +94,46 @@ def test_a_row_that_ends_before_its_snapshot_takes_nothing_more(level: str) -> N
         assert snapshot in in_folder(machine, "state"), "it is what proves that"
 
 
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_last_segments_that_are_gone_are_known_by_their_own_index(gone: int) -> None:
+    """Also where the indexes of those before them were never written."""
+    machine, _ = filled()
+    segments, indexes = in_folder(machine, "row", ".seg"), in_folder(machine, "row", ".pos")
+    lose(machine, "row", *segments[-gone:], *indexes[:-gone])
+    lose(machine, "state", *in_folder(machine, "state"))
+    for _ in range(2):
+        why = str(run(machine, look).broken)
+        assert f"{segments[-1]}: 0 bytes at 0 are damaged: the whole file" in why
+
+
+@pytest.mark.parametrize("left", [(".pos",), (".pos", "state"), ("state",), ("numbers",)])
+def test_a_row_whose_segments_are_all_gone_does_not_begin_anew(left: tuple[str, ...]) -> None:
+    machine, _ = filled()
+    lose(machine, "row", *in_folder(machine, "row", ".seg"))
+    if ".pos" not in left:
+        lose(machine, "row", *in_folder(machine, "row", ".pos"))
+    for folder in ("state", "numbers"):
+        if folder not in left:
+            lose(machine, folder, *in_folder(machine, folder))
+    before = machine.media.paths()
+
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="speaks of"):
+            run(machine, look)
+        assert machine.media.paths() == before
+
+
+def test_without_the_row_and_all_that_speaks_of_it_a_new_one_begins() -> None:
+    machine, lineage = filled()
+    for folder in ("row", "state", "numbers"):
+        lose(machine, folder, *in_folder(machine, folder))
+
+    seen = run(machine, look)
+
+    assert (seen.broken, seen.next) == (None, 1)
+    assert seen.lineage != lineage
+
+
 def test_what_seems_torn_is_not_cut_off_before_it_is_known_that_the_row_had_come_further() -> None:
     """Not even where nothing in the row says that the end of the file was whole once."""
     machine, _ = filled()
