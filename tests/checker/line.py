@@ -86,8 +86,11 @@ class Line:
         ]
 
     def may_have_vanished(self, value: Value) -> bool:
-        known = self._known.get(value, inf)
-        return any(loss.since < known <= loss.at for loss in self._losses)
+        return self._is_lost(self._known.get(value, inf))
+
+    def _is_lost(self, ended: float) -> bool:
+        """A loss may have taken what was answered then: of a refusal, too."""
+        return any(loss.since < ended <= loss.at for loss in self._losses)
 
     def is_told(self, number: int) -> bool:
         """Said to be damaged: to a reader, in the end, or with all that lay beyond the row's end."""
@@ -163,7 +166,7 @@ class Line:
         if source is None:
             text = f"{self.name} {number}: {value!r} was never produced, seen {_name(who)}"
             self.report.add("phantom", text)
-        elif source.outcome == FAIL:
+        elif source.outcome == FAIL and not self._is_lost(source.ended):
             text = f"{self.name} {number}: {value!r} was refused, and seen {_name(who)}"
             self.report.add("refused-yet-read", text)
 
@@ -274,7 +277,7 @@ class Line:
         newest: dict[str, tuple[int, int]] = {}  # by lane: seq and number
         for produce in sorted(self.produces, key=lambda produce: (produce.lane, produce.seq)):
             number = self.numbers.get(produce.values[0]) if produce.values else None
-            if number is None or not produce.lane:
+            if number is None or not produce.lane or self.may_have_vanished(produce.values[0]):
                 continue
             seq, before = newest.get(produce.lane, (0, 0))
             if number < before:

@@ -444,6 +444,19 @@ def test_what_was_gone_before_a_loss_says_nothing_of_the_entries_with_its_number
     assert check(history).ok
 
 
+def test_a_refusal_that_was_lost_with_the_power_says_nothing() -> None:
+    """A batch that waited was withdrawn; with the power the withdrawal went, and it got numbers."""
+    history = ten_entries()
+    history.produces[9].outcome, history.produces[9].ended = "fail", 10.5
+    assert check(history).kinds == ["refused-yet-read"]
+
+    history.losses.append(Loss(since=10.0, at=11.0))
+    assert check(history).ok
+
+    history.losses = [Loss(since=10.6, at=11.0)]
+    assert check(history).kinds == ["refused-yet-read"]
+
+
 def test_a_read_before_the_loss_window_must_hold() -> None:
     history = ten_entries()
     read_and_lost(history)
