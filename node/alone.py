@@ -56,7 +56,7 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
     """
     folders = await _folders(env.disk)
     snapshots, folder = Snapshots(folders[1]), NumberFolder(folders[2])
-    prove = prover(snapshots, folder)
+    prove = prover(folders[0], snapshots, folder)
     row = await LoneRow.open(folders[0], env, rare_store(env, options.store), prove=prove)
     try:
         rare = rare_housekeeping(env, options.housekeeping)

@@ -1,7 +1,7 @@
-"""Proof: how far the row had come, by files that are not in its folder.
+"""Proof: how far the row had come, by files that are not of the row.
 
-A snapshot, or an index file of numbers, is given its name only after what it speaks of was synced.
-So a row that ends before one of them has lost its end, though nothing in its own folder may say so:
+A snapshot, or an index file of numbers, is given its name only after what it speaks of was synced;
+the note `ended` is written after the last sync.  So a row that ends before one of them has lost its end, though nothing in its own folder may say so:
 
     row        [1 ........ 80][81 ....... ?      the last segment is gone, or its end
     snapshot    1 .................... 101       the row had come to 101, and numbers were given
@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from . import ended
 from .chronicle import Chronicle
+from .env import Disk
 from .errors import Corrupt
 from .numberfolder import NumberFolder
 from .snapshots import Snapshots
@@ -26,7 +28,7 @@ class Proof(NamedTuple):
 
 
 def prover(
-    snapshots: Snapshots, folder: NumberFolder
+    disk: Disk, snapshots: Snapshots, folder: NumberFolder
 ) -> Callable[[Chronicle, int], Awaitable[Proof | None]]:
     """What tells a file of the same row that speaks of more than the row has; None: there is none.
 
@@ -47,7 +49,11 @@ def prover(
             *await snapshots.beyond(end, stores, view.lineage),
             *await folder.beyond(end, stores, last),
         ]
-        return max((Proof(*each) for each in found), key=_position, default=None)
+        note = await ended.read(disk)
+        if note is not None and note.store in stores and note.lineage == view.lineage:
+            found.append((ended.NAME, note.position))
+        proof = max((Proof(*each) for each in found), key=_position, default=None)
+        return proof if proof is not None and proof.position > end else None
 
     return prove
 

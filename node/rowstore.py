@@ -4,6 +4,7 @@
     append         what makes something the next item                   appending.py
     write, sync    the open segment, and what of it is durable          writing.py
     read           by place, or by position                             storereads.py, shelf.py
+    close          in order, so that the end is known                   closing.py
     drop, rewrite  what nobody can ask for any more                     forgetting.py
     scrub          every byte, before somebody needs it                 scrub.py
 
@@ -18,13 +19,13 @@ from typing import Final
 
 import attrs
 
-from . import cbor, doubt
+from . import closing, doubt, ended
 from .appending import Appending
 from .chronicle import Chronicle
 from .commands import Command
 from .damage import Damage
 from .env import Disk, Env
-from .errors import Conflict, Full, Refused
+from .errors import Conflict, Refused
 from .findings import Hole
 from .forgetting import Forgetting
 from .forms import UUID_BYTES, Start
@@ -138,7 +139,9 @@ class RowStore:
         writer = self._writer
         try:
             if self._begun is not None and writer.failed is None:
-                await self._end(self._begun)
+                await closing.close(
+                    self._disk, self.chronicle, self._begun, self._shelf, writer, self.reserve
+                )
         finally:
             self.abandon()
 
@@ -285,6 +288,11 @@ class RowStore:
 
     # -- writing ----------------------------------------------------------------------------
 
+    @property
+    def exposed(self) -> bool:
+        """Damage may have hit what others were promised: the next `begin` takes a new name."""
+        return self._exposed
+
     def take_new_name(self) -> None:
         """With the next `begin`: this is not the store any more that others knew by the old one."""
         self._exposed = True
@@ -303,6 +311,7 @@ class RowStore:
             self._exposed = False
         if writer.open is None or writer.open.uuid != chronicle.uuid:
             await writer.roll()
+        await ended.prepare(self._disk)
         count = chronicle.start_count + 1
         start = Start(incarnation, self._env.boot_id, self.options.level, count, chronicle.uuid)
         chronicle.start_count = count
@@ -365,7 +374,7 @@ class RowStore:
         return await self._appending.decide(view)
 
     async def note(self, kind: RecordKind, head: bytes) -> None:
-        """Writes a REGISTER or a SETTLED.
+        """Writes a REGISTER, a SETTLED, or what is now known of an older START.
 
         Raises:
             Full, DiskFailed: as `append`.
@@ -419,29 +428,3 @@ class RowStore:
         if segment in self.chronicle.held:
             raise Refused(f"segment {segment} stays as it is: what lies in it is staged, or waits")
         return await self._forgetting.rewrite(segment, live)
-
-    async def _end(self, incarnation: int) -> None:
-        """In order: its index makes the next start a quick one, and proves where the row ended.
-
-        That is worth the reserve: the next start makes it again.
-        """
-        if not await self._finish(incarnation) and await self.reserve.give_up():
-            await self._finish(incarnation)
-
-    async def _finish(self, incarnation: int) -> bool:
-        """False: something did not fit on the disk."""
-        writer, fits = self._writer, True
-        if not self.chronicle.starts[incarnation].clean:
-            try:
-                writer.append(RecordKind.CLEAN, cbor.dumps([incarnation]))
-                self.chronicle.clean(incarnation)
-            except Full:
-                fits = False
-        await writer.sync(mark=False)
-        fits &= await writer.index_sealed()
-        segment = writer.open
-        if segment is not None and segment.column is not None:
-            fits &= await self._shelf.write_index(
-                segment, segment.column, self.chronicle, sealed=False
-            )
-        return fits

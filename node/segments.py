@@ -5,6 +5,7 @@
 *.new          being written aside; of no meaning after a restart
 reserve        space that is given up when the disk is full
 doubt          a sync failed (doubt.py)
+ended          where the row ended, if a full disk kept the index out (ended.py)
 scrubbed       when everything was read last (scrubrounds.py)
 lock           held by the process that owns the folder
 """

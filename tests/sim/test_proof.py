@@ -8,6 +8,7 @@ import attrs
 import pytest
 import trio
 
+from duckrow.node import ended
 from duckrow.node.alone import Options
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, DiskFailed
@@ -132,6 +133,61 @@ def test_without_the_row_and_all_that_speaks_of_it_a_new_one_begins() -> None:
 
     assert (seen.broken, seen.next) == (None, 1)
     assert seen.lineage != lineage
+
+
+def closed_when_full(level: str) -> tuple[Machine, Options]:
+    """With the reserve gone, and not one free block."""
+    machine, options = Machine(1), at_level(level)
+
+    async def work(node: Keeper) -> None:
+        producer, media = Producer(node), machine.media
+        for number in range(1, 11):
+            await producer.produce("t", [b"%d" % number + bytes(150)])
+        await trio.sleep(10)
+        assert await node.row.use_reserve()
+        media.capacity = media.used
+
+    run(machine, work, options)
+    assert not in_folder(machine, "row", ".pos") and not in_folder(machine, "state")
+    return machine, options
+
+
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+@pytest.mark.parametrize("left", [0.5, 0.9])
+def test_a_row_closed_in_order_on_a_full_disk_without_a_reserve_has_its_end_written_down(
+    level: str, left: float
+) -> None:
+    machine, options = closed_when_full(level)
+    pages = machine.media.pages("row/00000001.seg")
+    pages.truncate(int(pages.cache.size * left))
+    for capacity in (machine.media.capacity, 1 << 40, 1 << 40):
+        machine.media.capacity = capacity
+        seen = run(machine, look, options)
+        assert seen.broken is not None
+        assert "had come to 11, as ended says" in str(seen.broken)
+
+
+def test_a_row_that_was_closed_on_a_full_disk_goes_on_when_there_is_space() -> None:
+    machine, options = closed_when_full("fsync")
+    machine.media.capacity = 1 << 40
+    for life in range(3):
+        seen = run(machine, look, options)
+        assert (seen.broken, seen.next) == (None, 11 + life)
+
+
+def test_a_note_of_where_the_row_ended_that_is_damaged_proves_nothing() -> None:
+    """Whatever byte it is; and the whole row goes on."""
+    length = len(closed_when_full("fsync")[0].media.content("row/ended").rstrip(b"\0"))
+    for offset in range(length):
+        machine, options = closed_when_full("fsync")
+        machine.media.capacity = 1 << 40
+        machine.media.flip("row/ended", offset)
+        assert machine.run(noted) is None
+        assert run(machine, look, options).next == 11
+
+
+async def noted(env: Env) -> ended.Ended | None:
+    return await ended.read(await env.disk.folder("row"))
 
 
 def test_what_seems_torn_is_not_cut_off_before_it_is_known_that_the_row_had_come_further() -> None:
