@@ -171,10 +171,10 @@ def encode(
 
 
 class Warm:
-    """The blocks of all files that were touched: what of the index is in memory.
+    """Checked blocks of all mapped files, as copies: what of the index is in memory.
 
-    When there are too many, all are given back, and those that are needed come again and are
-    checked again.  Else a reader of old entries would leave the whole index in memory.
+    Copies, because the kernel reads pages of a map from the disk again when it likes, and then
+    nobody checks them.  When there are too many, all go, and those that are needed come again.
     """
 
     __slots__ = ("_blocks", "_blocks_max", "_files")
@@ -198,12 +198,12 @@ class Warm:
 class NumberFile:
     """A whole file, mapped or in memory.
 
-    Opening reads the directory alone; a block of rows is checked when it is first touched.
+    Opening reads the directory alone; a block of rows is checked when it is needed.
     """
 
     __slots__ = (
+        "_blocks",
         "_rest",
-        "_sound",
         "_sums",
         "_warm",
         "captured",
@@ -229,7 +229,7 @@ class NumberFile:
     ) -> None:
         """`captured`: it comes from a snapshot, and no folder has it.
 
-        A mapped one is told what has to be `warm`, and how the map is let to `rest`.
+        A mapped one is told who counts what is `warm`, and how the pages of the map go.
 
         Raises:
             Corrupt: this is no such file, or its directory is not what was written.
@@ -262,7 +262,7 @@ class NumberFile:
         self.captured = captured
         self._warm, self._rest = warm, rest
         self._sums = columns[-1].cast("I")
-        self._sound = bytearray(blocks)
+        self._blocks: dict[int, Buffer] = {}  # checked
         self.cover = Cover(segment, after, upto, sealed)
         self.store: bytes = store
         self.rows: int = rows
@@ -283,51 +283,68 @@ class NumberFile:
 
     def field(self, row: int, offset: int) -> int:
         """Eight bytes of a row.  Raises Corrupt when its block is damaged."""
-        if not self._sound[row // BLOCK_ROWS]:
-            self._check(row // BLOCK_ROWS)
-        return read_field(self.data, row, offset)
+        block, row = divmod(row, BLOCK_ROWS)
+        return read_field(self._block(block), row, offset)
 
     def lower_bound(self, start: int, stop: int, offset: int, target: int) -> int:
         """The first of rows start <= row < stop whose field is at least `target`, or `stop`.
 
-        First by blocks, so that every block it looks into is a checked one.  Raises Corrupt.
+        First by blocks, so that few of them are needed.  Raises Corrupt.
         """
         blocks = range(start // BLOCK_ROWS + 1, (stop - 1) // BLOCK_ROWS + 1)
         later = bisect_left(blocks, target, key=lambda b: self.field(b * BLOCK_ROWS, offset))
         block = start // BLOCK_ROWS + later
-        if not self._sound[block]:
-            self._check(block)
-        start, stop = max(start, block * BLOCK_ROWS), min(stop, (block + 1) * BLOCK_ROWS)
-        rows = self.data[start * ROW_BYTES : stop * ROW_BYTES]
-        return start + bisect_left(column(rows, offset), target)
+        before = block * BLOCK_ROWS
+        lo, hi = max(start - before, 0), min(stop - before, BLOCK_ROWS)
+        return before + bisect_left(column(self._block(block), offset), target, lo, hi)
 
     def decode(self, start: int, stop: int) -> list[Row]:
         """Rows start <= row < stop.  Raises Corrupt when one of their blocks is damaged."""
-        if start < stop:
-            for block in range(start // BLOCK_ROWS, (stop - 1) // BLOCK_ROWS + 1):
-                if not self._sound[block]:
-                    self._check(block)
-        return decode_rows(self.data, start, stop)
+        found: list[Row] = []
+        while start < stop:
+            block, row = divmod(start, BLOCK_ROWS)
+            end = min(row + stop - start, BLOCK_ROWS)
+            found += decode_rows(self._block(block), row, end)
+            start += end - row
+        return found
 
-    def run(self, index: int) -> Buffer:
-        """The rows of the partition at `index`, as they lie in the file; not checked."""
+    def run(self, index: int) -> bytes:
+        """The rows of the partition at `index`, as they lie in the file.  Raises Corrupt."""
         start, stop = self.span(index)
-        return self.data[start * ROW_BYTES : stop * ROW_BYTES]
+        blocks = range(start // BLOCK_ROWS, (stop - 1) // BLOCK_ROWS + 1)
+        rows = b"".join(map(self._block, blocks))
+        at = blocks.start * BLOCK_ROWS
+        return rows[(start - at) * ROW_BYTES : (stop - at) * ROW_BYTES]
 
-    def _check(self, block: int) -> None:
-        rows = self.data[block * BLOCK_BYTES : min((block + 1) * BLOCK_ROWS, self.rows) * ROW_BYTES]
-        if crc32c(rows) != self._sums[block]:
-            start = block * BLOCK_ROWS
+    def is_whole(self) -> bool:
+        """Reads and checks all of it."""
+        try:
+            for block in range(-(-self.rows // BLOCK_ROWS)):
+                self._block(block)
+        except Corrupt:
+            return False
+        return True
+
+    def cool(self) -> None:
+        """What is needed from here on is read and checked again."""
+        self._blocks.clear()
+
+    def _block(self, index: int) -> Buffer:
+        block = self._blocks.get(index)
+        return self._checked(index) if block is None else block
+
+    def _checked(self, index: int) -> Buffer:
+        start, stop = index * BLOCK_ROWS, min((index + 1) * BLOCK_ROWS, self.rows)
+        block: Buffer = self.data[start * ROW_BYTES : stop * ROW_BYTES]
+        if self._rest is not None:
+            block = bytes(block)
+            self._rest()
+        if crc32c(block) != self._sums[index]:
             raise Corrupt(
-                f"rows {start:,} to {start + len(rows) // ROW_BYTES - 1:,} of the index file of "
-                f"segment {self.cover.segment} are damaged"
+                f"rows {start:,} to {stop - 1:,} of the index file of segment "
+                f"{self.cover.segment} are damaged"
             )
         if self._warm is not None:
             self._warm.add(self)
-        self._sound[block] = 1
-
-    def cool(self) -> None:
-        """No block is touched from here on without being checked again."""
-        self._sound = bytearray(len(self._sound))
-        if self._rest is not None:
-            self._rest()
+        self._blocks[index] = block
+        return block

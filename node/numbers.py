@@ -231,12 +231,15 @@ class Numbers:
             cover = file.cover
             if cover.segment <= self._segment or cover.after < at:
                 continue  # the same again, from the folder and from the snapshot
+            recalled = file.captured or bool(self._growing)
+            if recalled and not file.is_whole():
+                continue  # as if it were not there
             if cover.after > at:
                 if cover.after > position:
                     break  # the replay tells what is missing, and this once more
                 holes.append((at, cover.after))
             at = cover.upto
-            if file.captured or self._growing:
+            if recalled:
                 self._recall(file)
             else:
                 self._segment = cover.segment

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from duckrow.node.effects import Appended, Deleted, Pruned
 from duckrow.node.errors import Corrupt
-from duckrow.node.numberfile import BLOCK_ROWS, NumberFile, Row, Warm
+from duckrow.node.numberfile import BLOCK_ROWS, NumberFile, Row, Warm, key_of
 from duckrow.node.numbergrowing import restored
 from duckrow.node.numberlife import BATCH_BYTES
 from duckrow.node.numbers import Numbers, older
@@ -318,34 +318,42 @@ def test_rows_are_found_across_blocks_and_files() -> None:
 
 def test_however_many_rows_are_read_only_so_many_blocks_stay_in_memory() -> None:
     truth, _, files = long_partition(4 * BLOCK_ROWS * 3, files=3)
-    rows, cooled = truth.rows[7, 1], Counter[int]()
+    rows, read = truth.rows[7, 1], Counter[int]()
     warm, numbers = Warm(blocks_max=5), Numbers(STORE)
 
     def mapped(index: int) -> NumberFile:
         data = bytes(files[index].data)
-        return NumberFile(data, warm=warm, rest=lambda: cooled.update([index]))
+        return NumberFile(data, warm=warm, rest=lambda: read.update([index]))
 
     again = [mapped(index) for index in range(3)]
     numbers.load(again, len(truth.items) - 1)
 
     # Each file has five blocks; those of the last one are still warm.
     assert numbers.rows(7, 1, 1, len(rows)) == rows
-    assert cooled == {0: 1, 1: 1}
+    assert read == {0: 5, 1: 5, 2: 5}
+    numbers.rows(7, 1, rows[-1].first, 300)
+    assert read == {0: 5, 1: 5, 2: 5}
     assert numbers.rows(7, 1, rows[100].first, 300) == rows[100:400]
+    assert read[0] > 5
 
 
-def test_a_block_that_was_given_back_is_checked_again() -> None:
+def test_a_page_that_the_disk_gives_differently_the_second_time_is_not_believed() -> None:
     _, _, (file,) = long_partition(BLOCK_ROWS)
     data = bytearray(file.data)
-    again = NumberFile(data)
-    again.field(10, 0)
-    data[10 * 32] ^= 1
+    mapped = NumberFile(data, warm=Warm(), rest=lambda: None)
+    row = mapped.decode(10, 11)
+    data[10 * 32 + 29] ^= 128  # of the position: the item could not be found by it
 
-    again.field(10, 0)
-    again.cool()
-
-    with pytest.raises(Corrupt):
-        again.field(10, 0)
+    assert mapped.decode(10, 11) == row
+    mapped.cool()
+    for look in (
+        lambda: mapped.field(10, 0),
+        lambda: mapped.decode(9, 12),
+        lambda: mapped.lower_bound(0, BLOCK_ROWS, 0, 5),
+        lambda: mapped.run(mapped.find(key_of(7, 1)) or 0),
+    ):
+        with pytest.raises(Corrupt, match="are damaged"):
+            look()
 
 
 def test_a_topic_that_nobody_knows_has_no_rows() -> None:
@@ -579,6 +587,28 @@ def test_of_a_capture_and_a_file_the_one_that_knows_more_counts() -> None:
     assert again.load([*early, *late, *files], 5) == []
     assert again.installed == [0]
     check(again, truth)
+
+
+def test_a_damaged_file_behind_a_capture_is_as_if_it_were_not_there() -> None:
+    """Its rows would come back into memory, where nobody checks them again."""
+    truth, numbers = Truth(), Numbers(STORE)
+    for _ in range(5):
+        note(numbers, truth.appended(7, 0, 2))
+    captured = restored(numbers.capture())
+    end = numbers.covered
+    truth.segment = 1
+    for _ in range(5):
+        note(numbers, truth.appended(7, 0, 2))
+    truth.segment = 2
+    note(numbers, truth.item())
+    _, file = install(numbers)
+    data = bytearray(file.data)
+    data[2 * 32 + 9] ^= 4
+
+    again = Numbers(STORE)
+    assert again.load([*captured, NumberFile(data)], end) == []
+    assert again.covered == end
+    assert again.rows(7, 0, 1, 100) == truth.rows[7, 0][:5]
 
 
 def test_a_deleted_topic_leaves_no_stray_in_a_capture() -> None:
