@@ -40,7 +40,7 @@ class Reserve:
 
     def __init__(self, disk: Disk, options: StoreOptions) -> None:
         self._disk, self._options = disk, options
-        self._held = False  # the file is there
+        self._held = not gone  # the file is there
         self.state = OK
         self.on_hard: Callable[[], None] = lambda: None  # somebody has to look at it from now on
 
@@ -95,11 +95,14 @@ class Reserve:
         self.on_hard()
         if not self._held or not self._options.hard_reserve_bytes:
             return False
-        self._held = False
+        self._held, gone = False, False
         try:
             await self._disk.unlink(NAME)
+            gone = True
         except OSError as error:
             raise DiskFailed(f"the reserve could not be given up: {error}") from error
+        finally:
+            self._held = not gone  # cancelled: it is still there
         return True
 
     def full(self) -> Full:

@@ -1,0 +1,57 @@
+"""The reserve on a disk: given up and made again, whenever whoever does it is cancelled."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from duckrow.node.env import Env
+from duckrow.node.reserve import HARD, NAME, OK, Reserve
+from sim.alone import Machine
+from sim.storekit import small
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.5])
+def test_a_reserve_whose_giving_up_is_cancelled_is_there_still_or_gone_for_good(
+    seconds: float,
+) -> None:
+    machine = Machine(1)
+
+    async def main(env: Env) -> None:
+        reserve = Reserve(env.disk, small())
+        await reserve.open(blank=True)
+        assert reserve.state == OK
+        machine.media.latency = 1.0
+
+        with trio.move_on_after(seconds):
+            await reserve.give_up()
+
+        gone = NAME not in machine.media.paths()
+        assert gone == (seconds > 1.0)
+        assert reserve.state == HARD
+        assert await reserve.give_up() is not gone
+        await reserve.restore()
+        assert reserve.state == OK
+        assert NAME in machine.media.paths()
+
+    machine.run(main)
+
+
+def test_of_two_who_give_the_reserve_up_at_once_one_gets_its_space() -> None:
+    machine = Machine(1)
+
+    async def main(env: Env) -> None:
+        reserve, got = Reserve(env.disk, small()), list[bool]()
+        await reserve.open(blank=True)
+        machine.media.latency = 1.0
+
+        async def give_up() -> None:
+            got.append(await reserve.give_up())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(give_up)
+            nursery.start_soon(give_up)
+
+        assert sorted(got) == [False, True]
+
+    machine.run(main)
