@@ -40,7 +40,7 @@ class Reserve:
 
     def __init__(self, disk: Disk, options: StoreOptions) -> None:
         self._disk, self._options = disk, options
-        self._held = not gone  # the file is there
+        self._held = False  # the file is there
         self.state = OK
         self.on_hard: Callable[[], None] = lambda: None  # somebody has to look at it from now on
 
