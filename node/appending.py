@@ -19,6 +19,7 @@ from .env import Buffer
 from .forms import (
     ItemForm,
     SettledForm,
+    Start,
     chain,
     encode_bundle,
     encode_view,
@@ -126,7 +127,7 @@ class Appending:
         self._writer.order(where)
 
     async def note(self, kind: RecordKind, head: bytes) -> None:
-        """A REGISTER or a SETTLED.
+        """A REGISTER, a SETTLED, or what is now known of an older START.
 
         Raises:
             Full, DiskFailed: as `append`.
@@ -135,6 +136,8 @@ class Appending:
         self._writer.append(kind, head)
         if kind == RecordKind.REGISTER:
             self._chronicle.register = head
+        elif kind == RecordKind.START:
+            self._chronicle.start(Start.decode(head))
         else:
             self._chronicle.settled(SettledForm.decode(head))
 

@@ -49,6 +49,14 @@ class Waiting(NamedTuple):
     raw: bytes = b""  # of a view: its encoding
 
 
+class _Named(NamedTuple):
+    """What of the installed view is asked again and again."""
+
+    raw: bytes  # its encoding
+    view: int
+    own: int | None
+
+
 @attrs.define
 class Chronicle:
     uuid: bytes
@@ -64,7 +72,7 @@ class Chronicle:
     heard: dict[int, int] = attrs.field(factory=dict)  # origin -> last s in the installed view
     waiting: dict[int, Waiting] = attrs.field(factory=dict)  # by place
     staged: dict[Name, int] = attrs.field(factory=dict)  # own bundles, the oldest first -> place
-    _owner: tuple[bytes, int | None] = attrs.field(default=(b"", None), init=False, eq=False)
+    _named: _Named = attrs.field(default=_Named(b"", 0, None), init=False, eq=False)
 
     @property
     def own(self) -> int | None:
@@ -72,21 +80,21 @@ class Chronicle:
 
         Alone, what is in the journal has its place in the row, so nothing needs a stage.
         """
-        if self._owner[0] != self.installed:
-            self._owner = self.installed, self._find_owner()
-        return self._owner[1]
+        return self._installed().own
 
-    def _find_owner(self) -> int | None:
-        view = self.installed_view
-        if view is None or len(view.voters) < 2:
-            return None
-        own = [member.id for member in view.members if member.incarnation in self.starts]
-        return own[0] if own else None
+    def _installed(self) -> _Named:
+        if self._named.raw is not self.installed:
+            view, own = self.installed_view, None
+            if view is not None and len(view.voters) > 1:
+                mine = [member.id for member in view.members if member.incarnation in self.starts]
+                own = mine[0] if mine else None
+            self._named = _Named(self.installed, 0 if view is None else view.id, own)
+        return self._named
 
     def start(self, start: Start) -> None:
         self.start_count = max(self.start_count, start.start_count)
         self.starts[start.incarnation] = start
-        self._forget_starts(start.incarnation)
+        self._forget_starts()
 
     def clean(self, incarnation: int) -> None:
         if (start := self.starts.get(incarnation)) is not None:
@@ -104,9 +112,11 @@ class Chronicle:
         if not waiting.view:
             self.staged[0, waiting.origin, waiting.s] = place
             return
+        installed = self._installed()
         self.waiting[place] = waiting
-        self.heard[waiting.origin] = waiting.s
-        if waiting.origin == self.own:
+        if not installed.view or waiting.view == installed.view:  # else damage hides a mark
+            self.heard[waiting.origin] = waiting.s
+        if waiting.origin == installed.own:
             self.staged[waiting.view, waiting.origin, waiting.s] = place
 
     def settled(self, name: Name) -> None:
@@ -178,11 +188,11 @@ class Chronicle:
         self.waiting = {
             place: waiting for place, waiting in self.waiting.items() if waiting.view >= mark.view
         }
-        self._forget_starts(max(self.starts.values(), key=_count).incarnation if self.starts else 0)
+        self._forget_starts()
 
-    def _forget_starts(self, newest: int) -> None:
+    def _forget_starts(self) -> None:
         """Keeps the starts of the incarnations that a view names, and the newest."""
-        named = {newest}
+        named = {max(self.starts.values(), key=_count).incarnation} if self.starts else set()
         for raw in (self.newest, self.installed):
             if raw:
                 named.update(member.incarnation for member in decode_view(raw).members)

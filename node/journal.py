@@ -61,6 +61,7 @@ class Recovered:
     register: Register | None  # for the view after `newest`
     bundles: tuple[Bundle, ...]  # of the installed view, behind `delivered`: each origin's in order
     staged: tuple[Bundle, ...]  # own ones that are not settled, the oldest first
+    lost_stages: tuple[Name, ...]  # of these, those that damage took
 
 
 class Journal:
@@ -97,21 +98,27 @@ class Journal:
     async def _begin(self, disk: Disk, env: Env, id_: int) -> None:
         store = self.store
         chronicle = store.chronicle
-        starts = dict(chronicle.starts)
-        if self._doubted:
-            # A sync failed, and what the kernel had may be gone, under whatever boot it was written.
-            starts = {i: start._replace(boot_id="") for i, start in starts.items()}
-        bundles = await self._load_waiting()
-        staged = [await self._read(place) for place in chronicle.staged.values()]
+        older = list(chronicle.starts.values())
+        waiting, delivered = await self._load_waiting(), self._delivered()
+        staged = [(name, await self._read(place)) for name, place in chronicle.staged.items()]
         if self._copied:
             store.take_new_name()  # the original may have gone on, and promised (U4)
+        if store.exposed:
+            # What it has of the installed view, and what of that is in the row, may be wrong.  It is
+            # a stranger now, and follows.
+            waiting, delivered = {}, {}
+        self._waiting = waiting
         incarnation = env.rng.getrandbits(INCARNATION_BITS)
         await store.begin(incarnation)
         if self._doubted:
+            # A sync failed, and what the kernel had may be gone: nobody vouches for its boot (X1).
+            for start in older:
+                head = start._replace(boot_id="").encode()
+                await store.note(RecordKind.START, head)
+            await store.sync()
             await doubt.clear_doubt(disk)
         if self._copied:
             await restored.forget(disk)
-        starts[incarnation] = chronicle.starts[incarnation]
         register = chronicle.register
         self.recovered = Recovered(
             id=id_,
@@ -121,18 +128,19 @@ class Journal:
             start_count=chronicle.start_count,
             boot_id=env.boot_id,
             level=store.options.level,
-            starts=starts,
+            starts=dict(chronicle.starts),
             newest=chronicle.newest_view,
             installed=chronicle.installed_view,
             position=store.position,
             digest=store.digest,
             floor=store.floor,
-            delivered=self._delivered(),
+            delivered=delivered,
             register=(
                 Register.decode(register) if is_binding(register, chronicle.newest_view) else None
             ),
-            bundles=tuple(bundles),
-            staged=tuple(bundle for bundle in staged if bundle is not None),
+            bundles=tuple(held.bundle for held in waiting.values()),
+            staged=tuple(bundle for _, bundle in staged if bundle is not None),
+            lost_stages=tuple(name for name, bundle in staged if bundle is None),
         )
 
     def _delivered(self) -> dict[int, int]:
@@ -146,22 +154,21 @@ class Journal:
             for origin, s in self.store.chronicle.heard.items()
         }
 
-    async def _load_waiting(self) -> list[Bundle]:
+    async def _load_waiting(self) -> dict[Name, _Held]:
         """Of each origin a contiguous run (J2); where damage took one, this store has a new name."""
         chronicle = self.store.chronicle
-        delivered, found = self._delivered(), []
-        waiting = sorted((w.origin, w.s, place) for place, w in chronicle.waiting.items())
-        for origin, s, place in waiting:
-            if chronicle.waiting[place].raw or s <= delivered[origin]:
-                continue
-            bundle = await self._read(place) if s == delivered[origin] + 1 else None
+        delivered, found = self._delivered(), {}
+        installed = chronicle.installed_view
+        waiting = [(w.origin, w.s, w.view, p) for p, w in chronicle.waiting.items() if not w.raw]
+        for origin, s, view, place in sorted(waiting):
+            here = installed is not None and view == installed.id
+            bundle = await self._read(place) if here and s == delivered[origin] + 1 else None
             if bundle is None:
                 # It was received, and perhaps acknowledged: nobody may count on this store (U3).
                 self.store.take_new_name()
                 continue
             delivered[origin] = s
-            self._waiting[bundle.view, origin, s] = _Held(place, bundle)
-            found.append(bundle)
+            found[bundle[:3]] = _Held(place, bundle)
         return found
 
     async def _read(self, place: int) -> Bundle | None:

@@ -1,0 +1,321 @@
+"""What a bridge writes into the row store: found again after every crash, and after damage."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import pytest
+
+from duckrow.node.doubt import leave_doubt
+from duckrow.node.env import Env
+from duckrow.node.errors import Conflict, Refused
+from duckrow.node.journal import Journal, Recovered
+from duckrow.node.lonerow import LoneRow
+from duckrow.node.registerform import Register
+from duckrow.node.row import Bundle, View
+from duckrow.node.storeoptions import FSYNC, WRITE
+from sim.alone import Machine
+from sim.journalkit import ME, Memory, Tale, act, bundle
+from sim.park import SimCrashed
+from sim.storekit import Story, flip, number_of, small
+
+
+async def begin(tale: Tale, journal: Journal) -> None:
+    await tale.change_view(journal)
+    await act(tale, journal)
+
+
+async def go_on(tale: Tale, journal: Journal) -> None:
+    """A restart is a wedge: what was acknowledged is in the cut, and a new view follows."""
+    await tale.change_view(journal)
+    await act(tale, journal, 5, 2)
+    await tale.receive(journal, bundle(0, ME, tale.now.position, 0, 60))
+    await tale.sync(journal)
+
+
+async def drop_some(tale: Tale, journal: Journal) -> None:
+    """A cut below what came: the rest is dropped; and so are segments that nobody needs."""
+    await tale.change_view(journal, cut=1)
+    await act(tale, journal, 4, 5)
+    for name in list(tale.now.staged)[:-1]:
+        await tale.settle(journal, name)
+    await tale.sync(journal)
+    store = journal.store
+    while store.unindexed:
+        await store.index_sealed()
+    store.release(store.position, store.position)
+    sealed = [segment.number for segment in store.segments() if segment.sealed]
+    assert await store.drop(sealed)
+    await act(tale, journal, 2)
+
+
+LIVES = [(begin, False), (go_on, True), (drop_some, False), (go_on, False)]
+
+
+def tell(machine: Machine, tale: Tale, *, crash_at: int | None = None) -> bool:
+    """False: it came to its end without a crash."""
+    if crash_at is not None:
+        machine.media.crash_before(crash_at, part=crash_at % 2 == 0)
+    try:
+        for work, orderly in LIVES:
+            machine.run(tale.life(work, orderly=orderly))
+    except SimCrashed:
+        return True
+    machine.media.disarm()
+    return False
+
+
+async def look(tale: Tale, journal: Journal) -> None:
+    """All of what is told is really there."""
+    store = journal.store
+    for position in range(store.floor, store.position + 1):
+        (item,) = await store.read_items(position, 1, bodies=True)
+        assert item.position == position
+    assert await store.scrub() == []
+    assert not [d for d in store.recovered.damages if not d.mended]
+
+
+def walk(level: str, *, power: bool, seed: int = 0, step: int = 1) -> int:
+    machine, tale = Machine(1), Tale(small(level=level))
+    assert not tell(machine, tale)
+    count = machine.media.operations
+    for k in range(1, count + 1, step):
+        machine, tale = Machine(seed + k), Tale(small(level=level))
+        crashed = tell(machine, tale, crash_at=k)
+        machine.media.power_loss() if power else machine.media.kill()
+        if not power and crashed:
+            tale.durable = max(tale.durable, len(tale.accounts) - 2)  # the last was on its way
+        try:
+            machine.run(tale.life(look, orderly=False))
+            machine.run(tale.life(go_on, orderly=True))
+        except BaseException as error:
+            error.add_note(f"seed {seed}, crash point {k} of {count}")
+            raise
+    return count
+
+
+@pytest.mark.parametrize("level", [FSYNC, WRITE])
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_after_a_crash_a_member_knows_what_it_said(level: str, power: bool) -> None:
+    assert walk(level, power=power, step=4) > 200
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("level", [FSYNC, WRITE])
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_after_a_crash_at_any_point_a_member_knows_what_it_said(level: str, power: bool) -> None:
+    for seed in range(3):
+        walk(level, power=power, seed=10_000 * seed)
+
+
+def told(*, orderly: bool) -> tuple[Machine, Tale]:
+    """Everything was synced, and so acknowledged."""
+
+    async def end(tale: Tale, journal: Journal) -> None:
+        await go_on(tale, journal)
+        await tale.register(journal, Register(tale.now.newest.id + 1, (9, 1)))  # type: ignore[union-attr]
+        await tale.sync(journal)
+
+    machine, tale = Machine(3), Tale()
+    for work in (begin, drop_some, end):
+        machine.run(tale.life(work, orderly=orderly))
+    return machine, tale
+
+
+async def opened(env: Env) -> Recovered:
+    return (await Journal.open(await env.disk.folder("row"), env, small(), ME)).recovered
+
+
+def flips(machine: Machine) -> list[tuple[str, int]]:
+    """Most in the last files, which are read record by record."""
+    names = [n for n in machine.media.paths() if n.startswith("row/0")]
+    names += 9 * [n for n in names if n.endswith(".seg")][-2:]
+    return [(name, at) for name in names for at in range(len(machine.media.content(name)))]
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["killed", "closed"])
+def test_where_damage_may_have_hit_a_promise_the_store_has_a_new_name(orderly: bool) -> None:
+    rng, renamed, kept = random.Random(5), 0, 0
+    machine, tale = told(orderly=orderly)
+    before = tale.now
+    for path, offset in rng.sample(flips(machine), 200):
+        machine, tale = told(orderly=orderly)
+        content = machine.media.content(path)
+        machine.media.pages(path).write(0, flip(content, offset, rng))
+
+        try:
+            found = machine.run(opened)
+        except BaseException as error:
+            error.add_note(f"{path}, offset {offset}")
+            raise
+        if found.uuid != tale.uuid:
+            renamed += 1
+            continue
+        kept += 1
+        after, staged = Memory.of(found), {b[:3] for b in found.staged}
+        assert after.register == before.register
+        assert after.newest == before.newest
+        assert after.holds() == before.holds(), (path, offset)
+        assert all(b == before.waiting.get(n, b) for n, b in after.waiting.items())
+        # One that was settled comes again if damage hit what said so: the node settles it again.
+        assert set(before.staged) <= staged | set(found.lost_stages)
+    assert renamed > 20
+    assert kept > 20
+
+
+def test_a_lone_folder_is_taken_over_unchanged_and_given_back() -> None:
+    """Nothing is converted: a lone node's items, a bridge's view of one, a lone node's again."""
+    machine, story = Machine(4), Story(small(), submitted=[[]])
+
+    async def alone(row: LoneRow, story: Story) -> None:
+        await story.produce(row, 100, 900)
+        await story.produce(row, 2000)
+
+    async def bridged(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, small(), 1)
+        found = journal.recovered
+        view = found.installed
+        assert view is not None
+        assert found.newest == view
+        assert (found.position, found.delivered) == (max(story.seen), {1: found.delivered[1]})
+        assert (found.register, found.bundles, found.staged) == (None, (), ())
+        member = view.members[0]._replace(incarnation=found.incarnation)
+        mark = View(
+            id=view.id + 1,
+            members=(member,),
+            cluster=view.cluster,
+            lineage=view.lineage,
+            durability=view.durability,
+            voters=view.voters,
+            cut=((1, found.delivered[1]),),
+            cont=(1,),
+        )
+        await journal.register(Register(mark.id, (1, 1), (1, 1), mark))
+        await journal.learn(mark)
+        position = found.position
+        story.see(await journal.order(position + 1, mark))
+        for s in range(1, 4):
+            number = story.make(300)
+            await journal.receive(Bundle(mark.id, 1, s, s, 1, (number,)))
+            story.submitted[-1].append(number_of(number))
+        story.see(await journal.order(position + 2, (mark.id, 1, 1)))
+        await journal.sync()
+        story.durable = position + 2
+        story.submitted.append([])
+
+    machine.run(story.life(alone))
+    machine.run(bridged)
+    machine.media.power_loss()
+    machine.run(story.life(alone, orderly=False))
+
+    async def check(env: Env) -> None:
+        row = await LoneRow.open(await env.disk.folder("row"), env, story.options)
+        await story.check(row, power=True)
+
+    machine.run(check)
+
+
+def test_a_folder_of_several_voters_is_not_taken_over_by_a_lone_node() -> None:
+    machine, tale = Machine(5), Tale()
+    machine.run(tale.life(begin, orderly=True))
+
+    async def alone(env: Env) -> None:
+        await LoneRow.open(await env.disk.folder("row"), env, small(), id_=ME)
+
+    with pytest.raises(Conflict, match="start it with its bridge"):
+        machine.run(alone)
+
+
+def test_what_is_staged_or_waits_keeps_its_segment() -> None:
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await tale.receive(journal, bundle(1, ME, 1, 1, 3000))
+        await tale.receive(journal, bundle(1, 1, 1, 2, 3000))
+        await tale.order(journal, bundle(1, ME, 1, 1, 3000))
+        for s in range(1, 6):
+            await tale.receive(journal, bundle(1, 3, s, 2 + s, 3000))
+            await tale.order(journal, bundle(1, 3, s, 2 + s, 3000))
+        store = journal.store
+        await tale.sync(journal)
+        await store.index_sealed()
+        store.release(store.position, store.position)
+        held = sorted(store.chronicle.held)
+        assert len(held) == 2
+        for number in held:
+            with pytest.raises(Refused, match="staged, or waits"):
+                await store.rewrite(number, frozenset())
+        assert set(held).isdisjoint(await store.drop([s.number for s in store.segments()]))
+
+        await tale.settle(journal, (1, ME, 1))
+        await tale.order(journal, bundle(1, 1, 1, 2, 3000))
+        await tale.sync(journal)
+        store.release(store.position + 1, store.position + 1)
+        assert await store.drop(held) == held
+
+    machine, tale = Machine(6), Tale()
+    machine.run(tale.life(work, orderly=True))
+    machine.run(tale.life(go_on, orderly=True))
+
+
+def test_a_bundle_that_comes_twice_is_written_once() -> None:
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        first = await journal.receive(bundle(1, 3, 1, 1, 30))
+        size = journal.store.segments()[-1].bytes
+
+        assert await journal.receive(bundle(1, 3, 1, 1, 30)) == first
+        assert journal.store.segments()[-1].bytes == size
+
+    Machine(7).run(Tale().life(work, orderly=False))
+
+
+def test_a_follower_that_knows_a_newer_view_writes_older_marks_down_and_forgets_nothing() -> None:
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        first = tale.now.installed
+        assert first is not None
+        second, third = attrs.evolve(first, id=2), attrs.evolve(first, id=3)
+        await tale.learn(journal, third)
+        await tale.order(journal, second)
+        await tale.sync(journal)
+
+    machine, tale = Machine(8), Tale()
+    machine.run(tale.life(work, orderly=False))
+    machine.media.power_loss()
+
+    async def look(tale: Tale, journal: Journal) -> None:
+        newest, installed = journal.recovered.newest, journal.recovered.installed
+        assert newest is not None
+        assert installed is not None
+        assert (newest.id, installed.id) == (3, 2)
+        await tale.order(journal, newest)
+
+    machine.run(tale.life(look, orderly=True))
+    machine.run(tale.life(go_on, orderly=True))
+
+
+def test_after_a_failed_sync_no_start_vouches_for_its_boot() -> None:
+    machine, tale = Machine(9), Tale(small(level=WRITE))
+    machine.run(tale.life(begin, orderly=False))
+    boots: list[str] = []
+
+    async def look(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, small(), ME)
+        found = journal.recovered
+        assert found.installed is not None
+        named = next(m.incarnation for m in found.installed.members if m.id == ME)
+        boots.append(found.starts[named].boot_id)
+        assert found.starts[found.incarnation].boot_id == env.boot_id
+
+    machine.run(look)
+
+    async def doubt(env: Env) -> None:
+        await leave_doubt(await env.disk.folder("row"))
+
+    machine.run(doubt)
+    machine.run(look)
+    machine.run(look)
+
+    assert boots == ["boot-9-0", "", ""]
