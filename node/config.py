@@ -17,6 +17,7 @@ from .configkinds import (
     ADDRESSES,
     DURATION,
     NAME,
+    PERIOD,
     SECRET,
     SHARE,
     TCP,
@@ -33,6 +34,7 @@ from .limits import (
     HARD_RESERVE_BYTES,
     HOST_CONNECTIONS_MAX,
     KIB,
+    MIB,
     SEGMENT_BYTES,
     SOFT_RESERVE_BYTES,
     SOFT_RESERVE_FRACTION,
@@ -130,6 +132,14 @@ class StoreSection:
         HARD_RESERVE_BYTES,
         "Kept in a file of its own, for what must still be written when the disk is full.",
     )
+    scrub: float = setting(
+        PERIOD,
+        7 * 86_400.0,
+        "How long after everything was read and checked that is done again.  0s: never.",
+    )
+    scrub_rate: int = setting(
+        size(1 * KIB, 1 << 40), 2 * MIB, "How much of it is read in a second, at most."
+    )
 
     def options(self) -> StoreOptions:
         return StoreOptions(
@@ -139,6 +149,8 @@ class StoreSection:
             soft_reserve_bytes=self.soft_reserve,
             soft_reserve_fraction=self.soft_reserve_share,
             hard_reserve_bytes=self.hard_reserve,
+            scrub_seconds=self.scrub,
+            scrub_bytes_per_second=self.scrub_rate,
         )
 
 

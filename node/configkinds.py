@@ -130,11 +130,16 @@ def _show_seconds(seconds: float) -> str:
     return show_duration(round(seconds * 1e6))
 
 
-DURATION: Final[Kind[float]] = Kind(
-    "duration",
-    _measured(lambda text: read_duration(text) / 1e6, 0, 86_400, _show_seconds),
-    lambda seconds: quoted(_show_seconds(seconds)),
-)
+def _duration(days: int) -> Kind[float]:
+    return Kind(
+        "duration",
+        _measured(lambda text: read_duration(text) / 1e6, 0, days * 86_400, _show_seconds),
+        lambda seconds: quoted(_show_seconds(seconds)),
+    )
+
+
+DURATION: Final = _duration(1)
+PERIOD: Final = _duration(366)
 SHARE: Final[Kind[float]] = Kind(
     "share", _measured(read_share, 0, 1, show_share), lambda share: quoted(show_share(share))
 )

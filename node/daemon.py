@@ -12,7 +12,7 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -21,11 +21,14 @@ import trio
 from . import makers
 from .addresses import Address, Unix, is_loopback, url_of
 from .alone import Options, open_node
+from .damage import Damage
 from .errors import DuckrowError, Refused
 from .keeper import Keeper
 from .limits import CONNECTIONS_SPARE_FILES
+from .lonerow import LoneRow
 from .realio import RealDisk, real_env
 from .realnet import notify, serve_at
+from .scrubrounds import ScrubReport
 from .server import Server, ServerOptions
 from .settings import CREATE
 from .tally import Histogram
@@ -34,6 +37,7 @@ from .watching import Watching
 log = logging.getLogger("duckrow.daemon")
 
 DRAIN_SECONDS = 10.0
+DAMAGES_TOLD = 20  # one by one, of what one look found
 
 
 @attrs.frozen(kw_only=True)
@@ -98,6 +102,7 @@ async def run(
         async with open_node(env, options.node) as keeper:
             if isinstance(http, OSError):
                 raise http  # that the folder is in use would have been the better reason
+            tell_of_damage(keeper.row)
             await _agree(keeper, options.create)
             server = Server(keeper, limits, env.disk.free, log.log)
             async with trio.open_nursery() as sessions, trio.open_nursery() as listeners:
@@ -131,6 +136,30 @@ async def _watch(
         return error
     log.info("watched address=%s", found)
     return found
+
+
+def tell_of_damage(row: LoneRow) -> None:
+    """Logs what the start found, and from now on what every scrub finds."""
+    _log_damages(row.store.recovered.damages)
+    if row.broken is not None:
+        log.error("row_ended why=%s", row.broken)
+    row.scrubs.on_report = _log_scrub
+
+
+def _log_scrub(report: ScrubReport) -> None:
+    seconds = (report.ended_us - report.began_us) / 1e6
+    log.info(
+        "scrubbed bytes=%d seconds=%.1f damages=%d", report.bytes, seconds, len(report.damages)
+    )
+    _log_damages(report.damages)
+
+
+def _log_damages(damages: Sequence[Damage]) -> None:
+    for damage in damages[:DAMAGES_TOLD]:
+        level = logging.INFO if damage.mended else logging.ERROR
+        log.log(level, "damaged what=%s", damage)
+    if more := len(damages[DAMAGES_TOLD:]):
+        log.error("damaged more=%d", more)
 
 
 async def _agree(keeper: Keeper, create: str) -> None:

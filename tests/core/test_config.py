@@ -221,6 +221,9 @@ def test_the_store_gets_what_its_section_says() -> None:
     assert made({"store.durability": "memory", "store.segment": 8192}).store.options() == (
         StoreOptions(level="memory", segment_bytes=8192)
     )
+    assert made({"store.scrub": 0.0, "store.scrub_rate": 4096}).store.options() == (
+        StoreOptions(scrub_seconds=0.0, scrub_bytes_per_second=4096)
+    )
 
 
 def test_the_product_has_no_setting_that_nobody_reads(request: pytest.FixtureRequest) -> None:

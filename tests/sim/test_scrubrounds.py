@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import trio
 
+from duckrow.node.daemon import tell_of_damage
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed, Refused
 from duckrow.node.lonerow import LoneRow
@@ -227,3 +228,67 @@ def test_an_index_that_is_replaced_while_it_is_read_is_no_damage() -> None:
         small_ones = small(segment_bytes=32 * 1024, followable_bytes=0)
         life(machine, partial(work, delay=step * 0.0005), small_ones)
     assert min(rewritten) > 0
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+def test_a_daemon_logs_each_round_and_each_damage(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "duckrow")
+    machine = Machine(1)
+    life(machine, fill)
+    path = "row/00000001.seg"
+    machine.media.flip(path, machine.media.content(path).index(b"<1>") + 5)
+
+    async def scrub(row: LoneRow, _story: Story) -> None:
+        tell_of_damage(row)
+        assert logged(caplog) == []
+        await row.scrubs.round()
+
+    machine.run(Story(WEEKLY).life(scrub))
+
+    (first, second) = logged(caplog)
+    assert first[0] == "INFO" and first[1].startswith("scrubbed bytes=")
+    assert first[1].endswith("damages=1")
+    assert second[0] == "ERROR"
+    assert "damaged what=00000001.seg: 903 bytes at" in second[1]
+
+
+def test_a_daemon_logs_what_its_start_found(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "duckrow")
+    machine = Machine(1)
+    life(machine, fill)
+    index = next(path for path in machine.media.paths() if path.endswith(".pos"))
+    machine.media.flip(index, 20)
+
+    async def begin(row: LoneRow, _story: Story) -> None:
+        tell_of_damage(row)
+
+    machine.run(Story(WEEKLY).life(begin))
+
+    ((level, message),) = logged(caplog)
+    assert level == "INFO"
+    assert message.startswith(f"damaged what={index[4:]}") and "nothing is lost" in message
+
+
+def test_of_very_many_damages_the_first_are_logged_and_the_rest_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "duckrow")
+    machine = Machine(1)
+
+    async def work(row: LoneRow, story: Story) -> None:
+        await story.produce(row, *[100] * 40)
+        tell_of_damage(row)
+        path = "row/00000001.seg"
+        content = machine.media.content(path)
+        for number in range(1, 31):
+            machine.media.flip(path, content.index(b"<%d>" % number) + 7, 0)
+        await row.scrubs.round()
+
+    machine.run(Story(small(segment_bytes=64 * 1024)).life(work))
+
+    messages = [message for _, message in logged(caplog)]
+    assert len(messages) == 1 + 20 + 1
+    assert messages[-1] == "damaged more=10"
