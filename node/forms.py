@@ -6,7 +6,7 @@ The heads are CBOR arrays (records.py says how they lie in files):
     START     incarnation, boot id, level, start count, uuid
     CLEAN     incarnation
     VIEW      id, members, cluster, lineage, durability, min copies, voters, cut, cont
-    REGISTER  the bridge's own affair
+    REGISTER  promised and accepted for the next view (registerform.py)
     BUNDLE    view, origin, s, lamport, stamp, count, length of the heads, item crc
     ITEM      position, place of the bundle or view, item crc, digest
     BASE      position, digest, view, files

@@ -152,6 +152,8 @@ def test_where_damage_may_have_hit_a_promise_the_store_has_a_new_name(orderly: b
             raise
         if found.uuid != tale.uuid:
             renamed += 1
+            assert not found.delivered, "a stranger follows, whatever it thinks it has"
+            assert not found.bundles
             continue
         kept += 1
         after, staged = Memory.of(found), {b[:3] for b in found.staged}
