@@ -49,6 +49,13 @@ class Waiting(NamedTuple):
     raw: bytes = b""  # of a view: its encoding
 
 
+class Stage(NamedTuple):
+    """An own bundle whose commands need not all have their final results yet (N3)."""
+
+    place: int
+    ordered: bool  # it is in the row
+
+
 class _Named(NamedTuple):
     """What of the installed view is asked again and again."""
 
@@ -71,7 +78,7 @@ class Chronicle:
     floor: int = 1  # every item from here on is whole
     heard: dict[int, int] = attrs.field(factory=dict)  # origin -> last s in the installed view
     waiting: dict[int, Waiting] = attrs.field(factory=dict)  # by place
-    staged: dict[Name, int] = attrs.field(factory=dict)  # own bundles, the oldest first -> place
+    staged: dict[Name, Stage] = attrs.field(factory=dict)  # own bundles, the oldest first
     _named: _Named = attrs.field(default=_Named(b"", 0, None), init=False, eq=False)
 
     @property
@@ -110,14 +117,14 @@ class Chronicle:
     def received(self, place: int, waiting: Waiting) -> None:
         """One of view 0 is a stage and nothing else: its commands wait for a view."""
         if not waiting.view:
-            self.staged[0, waiting.origin, waiting.s] = place
+            self.staged[0, waiting.origin, waiting.s] = Stage(place, False)
             return
         installed = self._installed()
         self.waiting[place] = waiting
         if not installed.view or waiting.view == installed.view:  # else damage hides a mark
             self.heard[waiting.origin] = waiting.s
         if waiting.origin == installed.own:
-            self.staged[waiting.view, waiting.origin, waiting.s] = place
+            self.staged[waiting.view, waiting.origin, waiting.s] = Stage(place, False)
 
     def settled(self, name: Name) -> None:
         self.staged.pop(name, None)
@@ -125,14 +132,19 @@ class Chronicle:
     @property
     def held(self) -> dict[int, None]:
         """The numbers of the segments that stay, however far the row has come (N6)."""
-        return dict.fromkeys(map(segment_of, (*self.waiting, *self.staged.values())))
+        staged = [stage.place for stage in self.staged.values()]
+        return dict.fromkeys(map(segment_of, (*self.waiting, *staged)))
 
     def ordered(self, position: int, place: int, crc: int, digest: bytes) -> None:
         """The item at `place` is the next of the row; the caller has checked that it is."""
         self.position, self.digest = position, digest
         content = self.waiting.pop(place, None)
-        if content is not None and content.raw:
+        if content is None:
+            return
+        if content.raw:
             self._install(content)
+        elif (name := (content.view, content.origin, content.s)) in self.staged:
+            self.staged[name] = Stage(place, True)
 
     def order_next(self, place: int) -> tuple[int, int, bytes]:
         """Makes a waiting one the next item: its position, crc and digest."""
@@ -222,7 +234,7 @@ class Chronicle:
             self.floor,
             [[origin, s] for origin, s in self.heard.items()],
             [[place, *waiting] for place, waiting in self.waiting.items()],
-            *([[[place, *name] for name, place in self.staged.items()]] if self.staged else ()),
+            *([[[*stage, *name] for name, stage in self.staged.items()]] if self.staged else ()),
         ]
 
     @classmethod
@@ -245,7 +257,8 @@ class Chronicle:
                 floor,
                 heard,
                 waiting,
-            ) = copies[:12]  # type: ignore[index]  # the exceptions below are the check
+                *staged,
+            ) = copies[:13]  # type: ignore[index]  # the exceptions below are the check
             found = cls(
                 uuid,
                 tuple(formers),
@@ -260,8 +273,8 @@ class Chronicle:
                 dict(heard),
                 {place: Waiting(*rest) for place, *rest in waiting},
                 {
-                    (view, origin, s): place
-                    for place, view, origin, s in (copies[12] if len(copies) > 12 else ())  # type: ignore[arg-type, index]
+                    (view, origin, s): Stage(place, ordered)
+                    for place, ordered, view, origin, s in (staged[0] if staged else ())
                 },
             )
         except (TypeError, ValueError, IndexError) as error:

@@ -61,6 +61,7 @@ class Recovered:
     register: Register | None  # for the view after `newest`
     bundles: tuple[Bundle, ...]  # of the installed view, behind `delivered`: each origin's in order
     staged: tuple[Bundle, ...]  # own ones that are not settled, the oldest first
+    ordered: frozenset[Name]  # of these, those that are in the row
     lost_stages: tuple[Name, ...]  # of these, those that damage took
 
 
@@ -100,7 +101,8 @@ class Journal:
         chronicle = store.chronicle
         older = list(chronicle.starts.values())
         waiting, delivered = await self._load_waiting(), self._delivered()
-        staged = [(name, await self._read(place)) for name, place in chronicle.staged.items()]
+        stages = chronicle.staged
+        staged = [(name, await self._read(stage.place)) for name, stage in stages.items()]
         if self._copied:
             store.take_new_name()  # the original may have gone on, and promised (U4)
         if store.exposed:
@@ -140,6 +142,7 @@ class Journal:
             ),
             bundles=tuple(held.bundle for held in waiting.values()),
             staged=tuple(bundle for _, bundle in staged if bundle is not None),
+            ordered=frozenset(name for name, stage in stages.items() if stage.ordered),
             lost_stages=tuple(name for name, bundle in staged if bundle is None),
         )
 

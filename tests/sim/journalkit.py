@@ -42,6 +42,7 @@ class Memory:
     register: Register | None = None
     waiting: dict[Name, Bundle] = attrs.field(factory=dict)
     staged: dict[Name, Bundle] = attrs.field(factory=dict)
+    placed: dict[Name, None] = attrs.field(factory=dict)  # of these, those in the row
 
     @classmethod
     def of(cls, recovered: Recovered) -> Memory:
@@ -54,6 +55,7 @@ class Memory:
             recovered.register,
             {each[:3]: each for each in recovered.bundles},
             {each[:3]: each for each in recovered.staged},
+            dict.fromkeys(recovered.ordered),
         )
 
     def holds(self) -> dict[int, int]:
@@ -96,10 +98,15 @@ class Memory:
             digest=chain(self.digest, position, crc),
             delivered={**self.delivered, content.origin: content.s},
             waiting={n: b for n, b in self.waiting.items() if n != content[:3]},
+            placed=self.placed | ({content[:3]: None} if content[:3] in self.staged else {}),
         )
 
     def settled(self, name: Name) -> Memory:
-        return attrs.evolve(self, staged={n: b for n, b in self.staged.items() if n != name})
+        return attrs.evolve(
+            self,
+            staged={n: b for n, b in self.staged.items() if n != name},
+            placed={n: None for n in self.placed if n != name},
+        )
 
 
 @attrs.define
