@@ -31,8 +31,9 @@ async def close(
     """
     if await _finish(chronicle, incarnation, shelf, writer):
         return
-    if await reserve.give_up() and await _finish(chronicle, incarnation, shelf, writer):
-        return
+    while await reserve.give_up(last=True):
+        if await _finish(chronicle, incarnation, shelf, writer):
+            return
     await ended.note(disk, chronicle)
 
 

@@ -130,7 +130,8 @@ class StoreSection:
     hard_reserve: int = setting(
         size(0, 1 << 40),
         HARD_RESERVE_BYTES,
-        "Kept in a file of its own, for what must still be written when the disk is full.",
+        "Kept in files of its own (and an eighth of it again), for what must still be written when "
+        "the disk is full.",
     )
     scrub: float = setting(
         PERIOD,

@@ -104,12 +104,12 @@ class LoneRow:
             start.check_alone()
             row = cls(store, disk, env, id_)
             if store.lost is None:
-                row._view = await start.begin()
-                row._past_end = store.position
                 if doubted:
                     await doubt.clear_doubt(disk)
                 if copied:
                     await restored.forget(disk)
+                row._view = await start.begin()
+                row._past_end = store.position
             else:
                 row._break(store.lost)
             done = True
@@ -335,12 +335,13 @@ class LoneRow:
     async def _give_way(self) -> None:
         """A bundle did not fit: the reserve goes, and of what is open only what makes room stays."""
         reserve = self.store.reserve
-        self._stuck = not await reserve.give_up()
-        self.stuck = self._stuck
+        small = [command for command in self._open if not len(command.body)]
+        has_room = await reserve.give_up(last=bool(small))
         full = reserve.full()
         self._refused += [(command, full) for command in self._open if len(command.body)]
         self._open = [command for command in self._open if not len(command.body)]
         self._open_bytes = sum(map(_size, self._open))
+        self.stuck = self._stuck = not has_room and bool(self._open)
 
     async def use_reserve(self) -> bool:
         """For what makes room and does not fit.  True: there is more space now."""

@@ -88,12 +88,13 @@ class LoneStart:
 
     async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
         """What a start has to write may use the reserve."""
-        try:
-            await step()
-        except Full:
-            if not await self._store.reserve.give_up():
-                raise
-            await step()
+        while True:
+            try:
+                await step()
+                return
+            except Full:
+                if not await self._store.reserve.give_up(last=True):
+                    raise
 
 
 async def lost_end(

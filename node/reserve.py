@@ -5,6 +5,9 @@
     hard    a write did not fit: the file `reserve` was given up, and what makes room is written
             into the space that it had
 
+What makes room is commands, and files: snapshots, indexes.  So that files never take the space of
+the command that would let them be smaller, commands have a file of their own to give up, `last`.
+
 Back to ok by itself, once twice the soft reserve is free; so it does not flap.
 """
 
@@ -22,6 +25,8 @@ OK: Final = "ok"
 SOFT: Final = "soft"
 HARD: Final = "hard"
 NAME: Final = "reserve"
+LAST: Final = "last"
+LAST_SHARE: Final = 8  # it is so many times smaller
 
 
 def judge(state: str, free: int, soft: int) -> str:
@@ -40,33 +45,37 @@ class Reserve:
 
     def __init__(self, disk: Disk, options: StoreOptions) -> None:
         self._disk, self._options = disk, options
-        self._held = False  # the file is there
+        hard = options.hard_reserve_bytes
+        self._sizes = {NAME: hard, LAST: -(-hard // LAST_SHARE)} if hard else {}
+        self._held: dict[str, None] = {}  # the files that are there
         self.state = OK
         self.on_hard: Callable[[], None] = lambda: None  # somebody has to look at it from now on
 
     async def open(self, *, blank: bool) -> None:
         """
         Raises:
-            DiskFailed: the file could not be made, and not for lack of space.
+            DiskFailed: a file could not be made, and not for lack of space.
         """
-        self._held = not self._options.hard_reserve_bytes or await self._is_whole()
-        if not self._held:
+        for name, size in self._sizes.items():
+            if await self._is_whole(name, size):
+                self._held[name] = None
+        if self._held.keys() != self._sizes.keys():
             self.state = HARD
             await self.restore(enough=0 if blank else None)
         self.look()
 
-    async def _is_whole(self) -> bool:
+    async def _is_whole(self, name: str, size: int) -> bool:
         """One of another size goes: it was chosen otherwise, or a crash came while it was made."""
         try:
-            file = await self._disk.open(NAME)
+            file = await self._disk.open(name)
         except FileNotFoundError:
             return False
-        size = file.size
+        found = file.size
         file.close()
-        if size == self._options.hard_reserve_bytes:
+        if found == size:
             return True
         try:
-            await self._disk.unlink(NAME)
+            await self._disk.unlink(name)
         except OSError as error:
             raise DiskFailed(f"the reserve could not be made anew: {error}") from error
         return False
@@ -75,34 +84,41 @@ class Reserve:
         self.state = judge(self.state, self._free(), self._soft())
 
     async def restore(self, *, enough: int | None = None) -> None:
-        """Makes the file again if so much is free; by default twice the soft reserve."""
+        """Makes the files again if so much is free; by default twice the soft reserve."""
         if self.state != HARD or self._free() < (2 * self._soft() if enough is None else enough):
             return
-        if not self._held:
-            try:
-                await self._disk.reserve(NAME, self._options.hard_reserve_bytes)
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise DiskFailed(f"the reserve could not be made: {error}") from error
-                return
-            self._held = True
+        for name, size in self._sizes.items():
+            if name not in self._held:
+                try:
+                    await self._disk.reserve(name, size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise DiskFailed(f"the reserve could not be made: {error}") from error
+                    return
+                self._held[name] = None
         self.state = OK
         self.look()
 
-    async def give_up(self) -> bool:
-        """A write did not fit.  True: there is more space now."""
+    async def give_up(self, *, last: bool = False) -> bool:
+        """A write did not fit.  True: there is more space now.
+
+        With `last`, for commands: if the reserve is gone, the last of it goes, too.
+        """
         self.state = HARD
         self.on_hard()
-        if not self._held or not self._options.hard_reserve_bytes:
+        name = NAME if NAME in self._held or not last else LAST
+        if name not in self._held:
             return False
-        self._held, gone = False, False
+        del self._held[name]
+        gone = False
         try:
-            await self._disk.unlink(NAME)
+            await self._disk.unlink(name)
             gone = True
         except OSError as error:
             raise DiskFailed(f"the reserve could not be given up: {error}") from error
         finally:
-            self._held = not gone  # cancelled: it is still there
+            if not gone:  # cancelled: it is still there
+                self._held[name] = None
         return True
 
     def full(self) -> Full:

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from duckrow.node.env import Env
-from duckrow.node.reserve import HARD, NAME, OK, Reserve
+from duckrow.node.reserve import HARD, LAST, NAME, OK, Reserve
 from sim.alone import Machine
 from sim.storekit import small
 
@@ -53,5 +53,53 @@ def test_of_two_who_give_the_reserve_up_at_once_one_gets_its_space() -> None:
             nursery.start_soon(give_up)
 
         assert sorted(got) == [False, True]
+
+    machine.run(main)
+
+
+def test_the_last_of_the_reserve_is_for_commands_and_comes_back_with_the_rest() -> None:
+    machine = Machine(1)
+
+    async def main(env: Env) -> None:
+        reserve = Reserve(env.disk, small())
+        await reserve.open(blank=True)
+
+        assert [await reserve.give_up(), await reserve.give_up()] == [True, False]
+        assert LAST in machine.media.paths()
+        assert await reserve.give_up(last=True)
+        assert not await reserve.give_up(last=True)
+        assert {NAME, LAST}.isdisjoint(machine.media.paths())
+        await reserve.restore()
+        assert {NAME, LAST} <= set(machine.media.paths())
+        assert reserve.state == OK
+
+    machine.run(main)
+
+
+def test_a_command_has_the_whole_reserve() -> None:
+    machine = Machine(1)
+
+    async def main(env: Env) -> None:
+        reserve = Reserve(env.disk, small())
+        await reserve.open(blank=True)
+
+        given = [await reserve.give_up(last=True) for _ in range(3)]
+
+        assert given == [True, True, False]
+
+    machine.run(main)
+
+
+def test_a_node_that_finds_a_part_of_the_reserve_makes_the_rest() -> None:
+    machine = Machine(1)
+
+    async def main(env: Env) -> None:
+        reserve = Reserve(env.disk, small())
+        await reserve.open(blank=True)
+        await env.disk.unlink(LAST)
+        again = Reserve(env.disk, small())
+        await again.open(blank=False)
+        assert again.state == OK
+        assert {NAME, LAST} <= set(machine.media.paths())
 
     machine.run(main)
