@@ -123,6 +123,10 @@ def test_a_reserve_that_a_mark_took_is_made_again() -> None:
     machine.run(story.life(fill_and_wait))
 
 
+async def idle(_row: LoneRow, _story: Story) -> None:
+    pass
+
+
 async def three(row: LoneRow, story: Story) -> None:
     assert row.store.view is not None
     story.lineage = row.store.view.lineage
@@ -174,8 +178,12 @@ def test_what_the_kernel_may_have_lost_is_torn_and_begins_a_lineage(level: str, 
     assert outcome.new[0].position == 4  # behind entry 1, and the mark of this start
 
 
-def test_at_level_fsync_what_nobody_was_told_of_is_torn() -> None:
+@pytest.mark.parametrize("before", [None, WRITE, MEMORY])
+def test_at_level_fsync_what_nobody_was_told_of_is_torn(before: str | None) -> None:
+    """Whatever the level of an earlier life under the same boot."""
     machine, story = Machine(1), Story(small())
+    if before is not None:
+        machine.run(Story(small(level=before)).life(idle, orderly=False))
 
     async def unanswered(row: LoneRow, story: Story) -> None:
         await three(row, story)
@@ -194,6 +202,7 @@ def test_at_level_fsync_what_nobody_was_told_of_is_torn() -> None:
 
     assert not outcome.damages
     assert not outcome.bad
+    assert not outcome.scrubbed
     assert outcome.new[0].position > last
 
 
