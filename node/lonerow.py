@@ -104,12 +104,12 @@ class LoneRow:
             start.check_alone()
             row = cls(store, disk, env, id_)
             if store.lost is None:
+                row._view = await start.begin()
+                row._past_end = store.position
                 if doubted:
                     await doubt.clear_doubt(disk)
                 if copied:
                     await restored.forget(disk)
-                row._view = await start.begin()
-                row._past_end = store.position
             else:
                 row._break(store.lost)
             done = True
