@@ -76,6 +76,10 @@ class Cache:
             self._trim()
         return head, bundle.commands[index].body
 
+    def holds(self, place: int) -> bool:
+        """Whether `get` would find it."""
+        return record_of(place) in self._newest
+
     def put_heads(self, record: int, commands: Sequence[Command]) -> None:
         """The heads of a bundle that was read from the store."""
         size = _size(commands)

@@ -73,6 +73,14 @@ class Batch:
         Raises:
             Corrupt: an entry has headers that are none.
         """
+        return [*self]
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Each is made when it is reached, where the one before it has just been given up.
+
+        Raises:
+            Corrupt: an entry has headers that are none.
+        """
         span = self.lo, self.hi
         columns = self.columns
         fields = zip(
@@ -86,7 +94,7 @@ class Batch:
             columns.value_list(*span),
             strict=False,  # those that repeat never end
         )
-        return [*map(_entry, fields)]
+        return map(_entry, fields)
 
 
 # Straight from the fields to the object: no Python code runs for a single entry.
@@ -125,7 +133,7 @@ class Entries(Sequence[Entry]):
         return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[Entry]:
-        return chain.from_iterable(batch.entries() for batch in self.batches)
+        return chain.from_iterable(self.batches)
 
     def __reversed__(self) -> Iterator[Entry]:
         return chain.from_iterable(reversed(batch.entries()) for batch in reversed(self.batches))

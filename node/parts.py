@@ -8,7 +8,6 @@ What a part holds was checked when the call was made, so that making a batch of 
 
 from __future__ import annotations
 
-import functools
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from .limits import (
     MIB,
 )
 from .names import check_topic_name
+from .strings import even
 
 BATCH_BYTES: Final = 1 * MIB  # of a batch that is full: more in one would not be faster
 _ENTRY_BYTES: Final = 8  # what an entry costs besides its bytes, about
@@ -150,13 +150,7 @@ def cut(
 
 
 def _ends(sums: list[int] | range) -> Ends:
-    return _even(sums) if isinstance(sums, range) else array("I", sums)
-
-
-@functools.lru_cache(maxsize=4)
-def _even(sums: range) -> Ends:
-    """Of values that are all of the same length, as they often are."""
-    return array("I", sums)
+    return even(sums) if isinstance(sums, range) else array("I", sums)
 
 
 def gathered(first: Part, others: Sequence[Part]) -> int:

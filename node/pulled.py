@@ -14,7 +14,7 @@ Pure.  At least one entry is given, however large it is.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import attrs
@@ -26,6 +26,8 @@ from .env import Buffer
 from .errors import Corrupt, LimitExceeded
 from .limits import PULL_BATCHES_MAX
 from .plans import Want
+
+Opener = Callable[[int, Buffer], Columns]  # of the body at a place
 
 CUT_BELOW: Final = 4  # one in so many of the entries
 COLUMNAR: Final = 0  # the codec that can be cut
@@ -60,9 +62,10 @@ class Pulled:
 class Basket:
     """Fills with batches until a limit of the pull is reached."""
 
-    __slots__ = ("batches", "bytes_left", "done", "entries_left", "full", "since")
+    __slots__ = ("_open", "batches", "bytes_left", "done", "entries_left", "full", "since")
 
-    def __init__(self, entries: int, size: int, cursor: Cursor) -> None:
+    def __init__(self, entries: int, size: int, cursor: Cursor, open_: Opener) -> None:
+        self._open = open_
         self.batches: list[Batch] = []
         self.entries_left = entries
         self.bytes_left = size
@@ -76,7 +79,7 @@ class Basket:
 
     def put(self, want: Want, pid: bytes, codec: int, body: Buffer) -> None:
         """Takes the batch, unless it does not fit any more; see `full`."""
-        batch = _batch(want, pid, codec, body, self.bytes_left, alone=not self.batches)
+        batch = self._batch(want, pid, codec, body)
         if self.batches and len(batch.body) > self.bytes_left:
             self.full = True
             return
@@ -91,21 +94,20 @@ class Basket:
             or len(self.batches) >= PULL_BATCHES_MAX
         )
 
-
-def _batch(want: Want, pid: bytes, codec: int, body: Buffer, room: int, *, alone: bool) -> Batch:
-    partition, row, start, stop = want
-    first, count = row.first, row.count
-    few = CUT_BELOW * (stop - start) < count
-    if codec == COLUMNAR and (few or (alone and len(body) > room)):
-        try:
-            opened = columns.decode(body)
-            if len(opened) == count:
-                fitting = _fitting(opened, start - first, stop - first, room)
-                body = columns.cut(opened, start - first, start - first + fitting)
-                first, count, stop = start, fitting, start + fitting
-        except (Corrupt, LimitExceeded):
-            pass  # a stranger made it so; whoever reads it is told
-    return Batch(partition, first, count, start, stop, row.time, row.position, pid, codec, body)
+    def _batch(self, want: Want, pid: bytes, codec: int, body: Buffer) -> Batch:
+        partition, row, start, stop = want
+        first, count, room = row.first, row.count, self.bytes_left
+        few = CUT_BELOW * (stop - start) < count
+        if codec == COLUMNAR and (few or (not self.batches and len(body) > room)):
+            try:
+                opened = self._open(row.place, body)
+                if len(opened) == count:
+                    fitting = _fitting(opened, start - first, stop - first, room)
+                    body = columns.cut(opened, start - first, start - first + fitting)
+                    first, count, stop = start, fitting, start + fitting
+            except (Corrupt, LimitExceeded):
+                pass  # a stranger made it so; whoever reads it is told
+        return Batch(partition, first, count, start, stop, row.time, row.position, pid, codec, body)
 
 
 def _fitting(opened: Columns, lo: int, hi: int, room: int) -> int:

@@ -21,13 +21,14 @@ from typing import Final, NoReturn, Protocol
 import attrs
 import trio
 
-from . import cursors
+from . import columns, cursors
 from .cache import Cache
+from .columns import Columns
 from .commands import Command, Head, Kind, decode_head
 from .cursors import After, Cursor, Spans
 from .env import Buffer
 from .errors import Conflict, Corrupt, Damaged, LimitExceeded, NotFound, Refused
-from .limits import MIB, PULL_BYTES_MAX
+from .limits import KIB, MIB, PULL_BYTES_MAX
 from .numbers import Numbers
 from .places import command_of, record_of
 from .plans import Want, plan
@@ -39,6 +40,7 @@ from .waiters import ALL, Waiters
 PULL_ENTRIES: Final = 1_000
 PULL_BYTES: Final = 1 * MIB
 _ENTRIES, _CODEC = 1, 2  # in `extra` of PRODUCE and STAGE alike
+_WORTH_KEEPING: Final = 64 * KIB  # open; smaller ones are quickly read again
 _BATCHES_A_TURN: Final = 64  # then other tasks get one
 
 
@@ -102,6 +104,7 @@ class Reader:
     ) -> None:
         self._state, self._numbers, self._cache = state, numbers, cache
         self._store, self._waiters = store, waiters
+        self._opened: tuple[int, Columns] | None = None  # a large batch, by its place
 
     async def pull(self, ask: Pull) -> Pulled:
         """
@@ -152,12 +155,14 @@ class Reader:
 
     async def _gather(self, ask: Pull, topic_id: int, cursor: Cursor) -> Pulled:
         """Comes to no checkpoint if it finds nothing."""
-        basket = Basket(ask.limit, ask.max_bytes, cursor)
+        basket = Basket(ask.limit, ask.max_bytes, cursor, self._open)
         missing, spans, wants = self._next(ask, topic_id, basket)
         pulled = Pulled(topic_id, basket.batches, missing, basket.cursor, spans)
         while wants:
             for want in wants:
                 try:
+                    if basket.batches and await self._is_too_large(want, basket):
+                        return pulled
                     head, body = await self._fetch(ask.topic, want)
                 except (NotFound, Corrupt) as error:
                     if not basket.batches:
@@ -205,15 +210,42 @@ class Reader:
             raise Corrupt(f"place {place:x} holds another batch than the index says")
         return head, body
 
+    async def _is_too_large(self, want: Want, basket: Basket) -> bool:
+        """Whether there is no room for the batch.  A guess is enough: one that is read for nothing
+        costs as much as one that is given.
+        """
+        left, row = basket.bytes_left, want.row
+        if len(basket.batches[-1].body) <= left or want.stop - want.start < row.count:
+            return False
+        return not self._cache.holds(row.place) and (await self._head(row.place)).length > left
+
     async def _fetch_stored(self, place: int) -> tuple[Head, Buffer]:
+        if self._opened is not None and self._opened[0] == place:
+            return await self._head(place), self._opened[1].body
         # The body first: to find it, the store reads the heads, and has them for the second call.
         body = await self._store.read_body(place)
+        return await self._head(place), body
+
+    def _open(self, place: int, body: Buffer) -> Columns:
+        """To cut a part out of it.  Who reads a large batch bit by bit will ask for the next one.
+
+        Raises:
+            Corrupt, LimitExceeded: there are no columns in it.
+        """
+        if self._opened is not None and self._opened[0] == place:
+            return self._opened[1]
+        opened = columns.decode(body)
+        if len(body) >= _WORTH_KEEPING:
+            self._opened = place, opened
+        return opened
+
+    async def _head(self, place: int) -> Head:
         head = self._cache.head(place)
         if head is None:
             commands = (await self._store.read_heads(place)).bundle.commands
             self._cache.put_heads(record_of(place), commands)
             head = decode_head(commands[command_of(place)].head)
-        return head, body
+        return head
 
     def _explain(self, topic: str, topic_id: int, want: Want, error: Exception) -> NoReturn:
         """

@@ -44,7 +44,7 @@ class Shelf:
     def __init__(self) -> None:
         self.bundles: dict[int, Bundle] = {}
         self.damaged: dict[int, None] = {}  # places of bodies
-        self.reads = 0
+        self.reads = self.bodies_read = 0
         self.before_read: Callable[[], object] | None = None  # something happens meanwhile
 
     async def read_heads(self, place: int) -> "Stored":
@@ -55,6 +55,7 @@ class Shelf:
         )
 
     async def read_body(self, place: int) -> bytes:
+        self.bodies_read += 1
         await self._turn()
         body = self._bundle(place).commands[command_of(place)].body
         if place in self.damaged:

@@ -473,6 +473,20 @@ def test_ends_are_shifted_all_at_once(ends: list[int], by: int) -> None:
     assert shifted(memoryview(array("I", ends)), by) == array("I", [e + by for e in ends]).tobytes()
 
 
+@given(st.integers(0, 9), st.integers(1, 99), st.data())
+def test_values_of_one_length_are_cut_out_as_any_others(
+    length: int, count: int, data: st.DataObject
+) -> None:
+    values = [bytes([65 + i]) * length for i in range(count)]
+    lo = data.draw(st.integers(0, count - 1))
+    hi = data.draw(st.integers(lo + 1, count))
+
+    assert decode(encode(values)).value_list(lo, hi) == values[lo:hi]
+    if count > 2 and length:
+        values[1], values[-1] = values[1] + b"x", values[-1][1:]
+        assert decode(encode(values)).value_list(lo, hi) == values[lo:hi]
+
+
 EDGES = st.sampled_from([0, 1, 2, 3, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1])
 
 

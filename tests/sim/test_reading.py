@@ -107,6 +107,28 @@ def test_bytes_are_limited_by_whole_batches() -> None:
             assert len(read(pull(library, max_bytes=fitting * size + more))) == 10 * fitting
 
 
+def test_a_batch_that_does_not_fit_is_not_read_for_nothing() -> None:
+    library = Library(cached=False)
+    for _ in range(5):
+        library.add(count=10, size=100)
+    size = len(library.items[-1].content.commands[0].body)  # type: ignore[union-attr]
+
+    assert len(read(pull(library, max_bytes=2 * size + 1))) == 20
+    assert library.shelf.bodies_read == 2
+
+
+def test_a_large_batch_that_is_read_bit_by_bit_is_read_once() -> None:
+    library = Library(cached=False)
+    library.add(count=1_000, size=100)
+    library.add(count=1_000, size=100)
+
+    for after in range(0, 1_900, 100):
+        found = read(pull(library, after=after, limit=100))
+        assert found == library.there()[after : after + 100]
+    assert library.shelf.bodies_read == 2
+    assert read(pull(library, after=5, limit=3)) == library.there()[5:8]
+
+
 def test_at_least_one_entry_comes_and_a_first_batch_that_is_too_large_is_cut() -> None:
     library = Library()
     library.add(count=1_000, size=1_000)
