@@ -32,7 +32,7 @@ from .errors import Corrupt, Full, NoQuorum, NotFound
 from .findings import Hole, end_at
 from .limits import KIB
 from .lonestart import LoneStart, Prove, lost_end
-from .reserve import OK
+from .reserve import HARD, OK
 from .row import Item, RowStatus
 from .rowstore import RowStore
 from .scrubrounds import ScrubRounds
@@ -387,7 +387,8 @@ class LoneRow:
             if store.unindexed:
                 if store.options.level == MEMORY:
                     await store.sync()  # a sealed segment is made durable at every level
-                while not await store.index_sealed():
+                # The space of the reserve is for what makes room, and these only save time.
+                while store.reserve.state == HARD or not await store.index_sealed():
                     await trio.sleep(store.options.reserve_seconds)
             await self._indexer.wait()
 
