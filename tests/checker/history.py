@@ -30,7 +30,8 @@ class Produce:
     first: int = 0  # if ok: the number of the first value; 0: nobody was told
     lane: str = ""  # with seq: order per producer
     seq: int = 0
-    size: int = 0  # stored bytes
+    size: int = 0  # stored bytes, at most
+    own_size: int | None = None  # at least, where several produces may share a batch; None: `size`
     may_wait: bool = False  # for room: not stuck, just patient
     stamped: float | None = None  # when it got its time, if that was earlier
     expected: int | None = None  # it was to be numbered only right after this one
@@ -117,6 +118,7 @@ class History:
     skew: float = 0.0  # seconds that clocks may have jumped ahead, all jumps together
     wake_bound: float = 0.5  # a blocked pull returns so soon after its entry was acknowledged
     produce_bound: float = inf
+    shared_bytes: int = 0  # so much of a batch may be of other produces, which go with it
     ended: float = 0.0  # when `finals` were taken
 
 

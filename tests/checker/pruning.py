@@ -8,11 +8,12 @@ with unknown numbers count as if they had come.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING
 
-from .history import FAIL, OK, Configured, History, Policy, Report
+from .history import FAIL, OK, Configured, History, Policy, Produce, Report
 
 if TYPE_CHECKING:
     from .line import Line
@@ -110,7 +111,10 @@ class Allowed:
             self._starts.append(produce.began)
             self._lasts.append(top)
             self._spare.append(spare)
-        self._sums = self._sum_bytes()  # bytes of all batches that begin up to a number
+        self._shared = history.shared_bytes
+        self._sums = self._sum_bytes([p.size for p in line.produces])  # of all up to a number
+        own = [self._surely(produce) for produce in line.produces]
+        self._own_sums = self._sum_bytes(own)
         self._unseen = sum(
             produce.size
             for produce in line.produces
@@ -166,14 +170,21 @@ class Allowed:
 
     def bytes_from(self, first: int) -> int:
         """Of the batches that begin at or after a number: at least so much is retained."""
-        return self._sums[-1] - self._sums[min(first, len(self._sums)) - 1]
+        return self._own_sums[-1] - self._own_sums[min(first, len(self._own_sums)) - 1]
 
-    def _sum_bytes(self) -> list[int]:
+    def _surely(self, produce: Produce) -> int:
+        """What it still holds, at least: a loss may have taken it, and given its numbers to others."""
+        line = self._line
+        if any(map(line.may_have_vanished, produce.values)):
+            return 0
+        return produce.size if produce.own_size is None else produce.own_size
+
+    def _sum_bytes(self, of_produces: Iterable[int]) -> list[int]:
         sizes = [0] * (len(self._line.order) + 1)
-        for produce in self._line.produces:
+        for produce, size in zip(self._line.produces, of_produces, strict=True):
             number = self._line.numbers.get(produce.values[0], 0) if produce.values else 0
             if number:
-                sizes[number] += produce.size
+                sizes[number] += size
         return list(accumulate(sizes))
 
     def _bytes(self, number: int, last: int) -> int:
@@ -181,9 +192,10 @@ class Allowed:
         line = self._line
         value = line.order[number - 1] if number <= len(line.order) else None
         source = line.sources.get(value) if value is not None else None
-        first = line.numbers[source.values[0]] if source is not None else number
+        # Where a loss took the beginning, that is among the unseen.
+        first = line.numbers.get(source.values[0], number) if source is not None else number
         last = min(last, len(self._sums) - 1)
-        return self._sums[last] - self._sums[max(0, first - 1)] + self._unseen
+        return self._sums[last] - self._sums[max(0, first - 1)] + self._unseen + self._shared
 
 
 def _limits(policy: Policy) -> tuple[int | None, int | None, str]:

@@ -457,6 +457,26 @@ def test_a_refusal_that_was_lost_with_the_power_says_nothing() -> None:
     assert check(history).kinds == ["refused-yet-read"]
 
 
+def test_what_a_loss_took_has_no_bytes_in_the_end() -> None:
+    """Its numbers were used again, by others who count for themselves."""
+    history = ten_entries()
+    history.pulls.clear()
+    configure(history, Policy(max_bytes=1000))
+    for number in (9, 10):
+        history.produces.append(
+            Produce("p", KEY, [f"w{number}"], 20.0, 20.5, "ok", number, "p", 90 + number)
+        )
+        for node in history.finals:
+            values(history, node)[number - 1] = f"w{number}"
+    for produce in history.produces:
+        produce.size = 100
+    history.losses.append(Loss(since=9.2, at=12.0))
+    assert check(history).ok
+
+    history.produces[0].size = 101
+    assert check(history).kinds == ["overfull"]
+
+
 def test_a_read_before_the_loss_window_must_hold() -> None:
     history = ten_entries()
     read_and_lost(history)
