@@ -50,7 +50,7 @@ class Appending:
         """
         chronicle, writer = self._chronicle, self._writer
         content = Bundle(view, origin, s, lamport, stamp, tuple(commands))
-        crc, head, body, length = _encode(content)
+        crc, head, body, length = encoded(content)
         size = size_of(len(head), length)
         segment = await writer.room(size + ITEM_BYTES_MAX)
         # From here on there is no checkpoint: the write and what is known of it are one.
@@ -95,7 +95,7 @@ class Appending:
             Full, DiskFailed: as `append`.
         """
         writer = self._writer
-        crc, head, body, length = _encode(bundle)
+        crc, head, body, length = encoded(bundle)
         size = size_of(len(head), length)
         segment = await writer.room(size)
         where = place(segment.number, segment.size)
@@ -151,21 +151,22 @@ class Appending:
             await self.order(where)
 
 
-class _Encoded(NamedTuple):
+class Encoded(NamedTuple):
     crc: int  # of the item
     head: bytes
     body: list[Buffer]  # the heads block first, then the bodies
     length: int  # of the body
 
 
-def _encode(bundle: Bundle) -> _Encoded:
+def encoded(bundle: Bundle) -> Encoded:
+    """As it lies in a record, and goes from bridge to bridge; large bodies are not copied."""
     view, origin, s, lamport, stamp, commands = bundle
     count, heads = len(commands), join_heads(commands)
     crc = item_crc(view, origin, s, lamport, stamp, count, heads)
     head = encode_bundle(view, origin, s, lamport, stamp, count, heads, crc)
     bodies, length = _gather(commands)
     heads += padding(len(heads))
-    return _Encoded(crc, head, [heads, *bodies], length + len(heads))
+    return Encoded(crc, head, [heads, *bodies], length + len(heads))
 
 
 def _gather(commands: Sequence[Command]) -> tuple[list[Buffer], int]:
