@@ -1,0 +1,145 @@
+"""Calling: who calls for the next view, and when.  Liveness only.
+
+Reasons: a member is suspected; somebody wants in; a voter shall go; nobody of the view runs any
+more; a ballot began and came to nothing.  So that not all call at once, each waits for its rank,
+which is how many seem alive before it, and a little chance.  A call that failed is repeated later
+and later, and by somebody else if need be.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import attrs
+
+from .electorate import incarnation_of, voter_of
+from .messages import Join, Leave
+from .ordering import CLOCK_MAX, Ordering
+from .standing import Standing
+from .suspicion import Suspicion
+
+BACKOFFS_MAX = 4  # times the longest random wait
+
+
+class Heard(NamedTuple):
+    join: Join
+    at: float
+
+
+@attrs.define
+class Calling:
+    standing: Standing
+    ordering: Ordering
+    suspicion: Suspicion
+    chance: random.Random
+    began: float  # this process
+    failed: int = attrs.field(default=0, init=False)  # ballots, since the last view
+    promised_at: float = attrs.field(default=0.0, init=False)
+    _joins: dict[int, Heard] = attrs.field(factory=dict, init=False)
+    _retired: tuple[int, float] | None = attrs.field(default=None, init=False)  # id, since when
+    _due: float | None = attrs.field(default=None, init=False)  # when to call
+    _register: int = attrs.field(default=0, init=False)  # that `failed` speaks of
+
+    # What is heard.
+
+    def hear_join(self, source: int, join: Join) -> None:
+        """A later incarnation proves that the one in the view is dead (S3)."""
+        self._joins[source] = Heard(join, self.standing.now)
+        named = incarnation_of(self.standing.newest, source)
+        if named is not None and named != join.incarnation:
+            self.suspicion.is_gone(source, named)
+
+    def hear_leave(self, source: int, leave: Leave) -> None:
+        self._joins.pop(source, None)
+        self.suspicion.is_gone(source, leave.incarnation)
+
+    def retire(self, id_: int) -> None:
+        self._retired = id_, self.standing.now
+
+    def joins(self) -> dict[int, Join]:
+        """Those who ask to get in, now."""
+        since = self.standing.now - 2 * self.standing.timing.join
+        return {id_: heard.join for id_, heard in self._joins.items() if heard.at > since}
+
+    def retired(self) -> int | None:
+        if self._retired is None or not voter_of(self.standing.newest, self._retired[0]):
+            return None
+        id_, since = self._retired
+        return id_ if self.standing.now - since < self.standing.timing.retire else None
+
+    def seem_alive(self) -> set[int]:
+        """Whom a proposer waits for a little longer than for a majority (V3)."""
+        view = self.standing.newest
+        members = {member.id for member in view.members}
+        alive = members - self.suspicion.suspects(view, self.standing.now)
+        for id_, join in self.joins().items():
+            voter = voter_of(view, id_)
+            if voter is not None and voter.uuid == join.uuid:
+                alive.add(id_)
+        return alive
+
+    # When to call.
+
+    def is_due(self) -> bool:
+        """S5.  True once: the caller begins a ballot."""
+        rank = self._rank() if self.standing.votes and not self.standing.diverged else None
+        if rank is None:
+            self._due = None
+            return False
+        timing = self.standing.timing
+        if self._due is None:
+            self._due = self.standing.now + rank * timing.rank
+            self._due += self.chance.uniform(0, timing.jitter)
+        if self.standing.now < self._due:
+            return False
+        self._due = None
+        return True
+
+    def has_failed(self) -> None:
+        """A ballot came to nothing: the next one later, by chance."""
+        if self._register != self.standing.newest.id + 1:
+            self._register, self.failed = self.standing.newest.id + 1, 0
+        self.failed += 1
+        timing = self.standing.timing
+        wait = self.chance.uniform(0.04, 1) * timing.retry * min(self.failed, BACKOFFS_MAX)
+        self.promised_at = self.standing.now
+        self._due = self.standing.now + wait
+
+    def failures(self) -> int:
+        return self.failed if self._register == self.standing.newest.id + 1 else 0
+
+    def _rank(self) -> int | None:
+        """How many are to go before this node; None: there is no reason to call."""
+        standing, view = self.standing, self.standing.newest
+        now, timing = standing.now, standing.timing
+        suspects = self.suspicion.suspects(view, now)
+        if standing.active:
+            alive = [member.id for member in view.members if member.id not in suspects]
+            rank = sorted(alive).index(standing.id) if standing.id in alive else 0
+            changes = self._wants_in() or self.retired() is not None
+            exhausted = self.ordering.clock >= CLOCK_MAX
+            return rank if suspects or exhausted or (rank == 0 and changes) else None
+        rank = 1 + sorted(voter[0] for voter in view.voters).index(standing.id)
+        if standing.acceptor.promised is not None:
+            return rank if now - self.promised_at > timing.retry else None
+        nobody = all(m.id in suspects or m.id == standing.id for m in view.members)  # S4
+        return rank if nobody and now - self.began > timing.suspect_min else None
+
+    def _wants_in(self) -> bool:
+        """Somebody who would be let in (R1, U3), and is not held off (S6)."""
+        view, position = self.standing.newest, self.standing.position
+        for id_, join in self.joins().items():
+            behind = join.position < position - self.standing.timing.lag_items
+            if join.view != view.id or self.suspicion.holds_off(id_, self.standing.now):
+                continue
+            voter = voter_of(view, id_)
+            if voter is None:
+                wanted = join.wish > 0 and not behind
+            elif not voter.data:
+                wanted = voter.uuid != join.uuid
+            else:
+                wanted = not behind and incarnation_of(view, id_) != join.incarnation
+            if wanted:
+                return True
+        return False

@@ -1,0 +1,232 @@
+"""Council: the voters of a view agree on the next one.
+
+    proposer                          acceptors
+    Prepare(ballot) ----------------> promise, and *wedge*: what is reported cannot change any more
+    choose  <------------------------ Promise(accepted value, report)
+    Accept(value) ------------------> accept, if it could be installed here and now
+    decided by a majority <---------- Accepted
+    Decided(view) ------------------> everybody
+
+Everything an acceptor says is durable before it is said, at every level (L2).  All messages are
+floods: lost ones are made good by the next ballot, which finds what was accepted (V4).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+
+from .calling import Calling
+from .choosing import choose
+from .messages import (
+    Accept,
+    Accepted,
+    Ballot,
+    Decided,
+    Fetch,
+    Prepare,
+    Promise,
+    Refusal,
+    Report,
+    Tail,
+)
+from .neighbours import Neighbours
+from .ordering import Ordering
+from .outbox import Outbox
+from .proposer import Proposal, ballot_above
+from .standing import Standing
+from .suspicion import Suspicion
+from .views import Views
+
+GRACE_DOUBLINGS_MAX = 8
+
+
+@attrs.define
+class Council:
+    standing: Standing
+    outbox: Outbox
+    neighbours: Neighbours
+    ordering: Ordering
+    views: Views
+    suspicion: Suspicion
+    calling: Calling
+    _proposal: Proposal | None = attrs.field(default=None, init=False)
+    _seen: Ballot | None = attrs.field(default=None, init=False)  # the highest of all
+    _held: tuple[int, Accept] | None = attrs.field(default=None, init=False)  # lacks its tail
+    _fetches: int = attrs.field(default=0, init=False)
+
+    # As an acceptor.
+
+    def hear_prepare(self, source: int, prepare: Prepare) -> None:
+        """V2."""
+        if not self._concerns(source, prepare):
+            return
+        standing, acceptor = self.standing, self.standing.acceptor
+        before = acceptor.accepted_ballot, acceptor.accepted
+        self.outbox.put(acceptor.promise(prepare.ballot))
+        self.calling.promised_at = standing.now
+        self.views.wedge()
+        exact = standing.exact
+        report = Report(
+            exact,
+            self.ordering.journaled() if exact else None,
+            standing.incarnation,
+            standing.position,
+        )
+        promise = Promise(prepare.register, prepare.ballot, *before, report)
+        self.outbox.when_durable(partial(self._promised, source, promise))
+
+    def _promised(self, to: int, promise: Promise) -> None:
+        acceptor = self.standing.acceptor
+        if (acceptor.register, acceptor.promised) == (promise.register, promise.ballot):
+            self.neighbours.flood(promise, to)
+
+    def hear_accept(self, source: int, accept: Accept) -> None:
+        """V6: what is decided can be installed by a majority, so no single death leaves a hole."""
+        if not self._concerns(source, accept):
+            return
+        if self.standing.holds_data:
+            if not self.ordering.holds(accept.value):
+                self._held = source, accept
+                self._fetch()
+                return
+            self.ordering.journal_cut(accept.value)
+        self.outbox.put(self.standing.acceptor.accept(accept.ballot, accept.value))
+        self.calling.promised_at = self.standing.now
+        self.views.wedge()
+        accepted = Accepted(accept.register, accept.ballot)
+        self.outbox.when_durable(partial(self.neighbours.flood, accepted, source))
+
+    def retry_accept(self) -> None:
+        """Something came that may have been missing."""
+        held, self._held = self._held, None
+        if held is not None and held[1].register > self.standing.newest.id:
+            self.hear_accept(*held)
+
+    def _concerns(self, source: int, message: Prepare | Accept) -> bool:
+        """Whether this node answers as an acceptor, by its disk (U2) and its promise (V2, V6)."""
+        self.views.learn(message.view)
+        standing = self.standing
+        if message.register <= standing.newest.id:
+            self.neighbours.flood(Decided(standing.newest), source)  # and no wedge
+            return False
+        if message.register != standing.newest.id + 1 or not standing.votes:
+            return False
+        self._see(message.ballot)
+        promised = standing.acceptor.promised
+        if promised is not None and standing.acceptor.refuses(message.ballot):
+            self.neighbours.flood(Refusal(message.register, promised), source)
+            return False
+        return True
+
+    # The tail that an acceptor lacks.
+
+    def _fetch(self) -> None:
+        """From any data voter, another one each time: those of `cont` may be dead."""
+        standing = self.standing
+        others = [v[0] for v in standing.newest.voters if v[3] and v[0] != standing.id]
+        if standing.installed == standing.newest.id and others:
+            self._fetches += 1
+            fetch = Fetch(standing.newest.id, dict(standing.delivered))
+            self.neighbours.flood(fetch, others[self._fetches % len(others)])
+
+    def hear_fetch(self, source: int, fetch: Fetch) -> None:
+        for streams in (self.ordering.streams, self.ordering.old):
+            if streams is not None and streams.view == fetch.view:
+                held = [
+                    bundle
+                    for origin, stream in streams.of.items()
+                    for s, bundle in sorted(stream.bundles.items())
+                    if s > fetch.after.get(origin, 0)
+                ]
+                if held:
+                    self.neighbours.flood(Tail(fetch.view, tuple(held)), source)
+
+    def hear_tail(self, tail: Tail) -> None:
+        if tail.view == self.ordering.streams.view and not self.standing.active:
+            for bundle in tail.bundles:
+                delivered = self.standing.delivered.get(bundle.origin, 0)
+                self.ordering.streams.keep(bundle, delivered)
+            self.retry_accept()
+
+    # As a proposer.
+
+    def call(self) -> None:
+        """Begins a ballot, if it is time for one."""
+        if self._current() is None and self.calling.is_due():
+            self.begin()
+
+    def begin(self) -> None:
+        """V1."""
+        standing = self.standing
+        promised = standing.acceptor.promised
+        if promised is not None:
+            self._see(promised)
+        ballot = ballot_above(self._seen, standing.id, standing.start_count)
+        self._proposal = Proposal(standing.newest, ballot, standing.now)
+        self.neighbours.flood(Prepare(standing.newest.id + 1, ballot, standing.newest))
+
+    def hear_promise(self, source: int, promise: Promise) -> None:
+        proposal = self._current()
+        if proposal is not None:
+            proposal.hear_promise(source, promise)
+            self.propose()
+
+    def hear_refusal(self, refusal: Refusal) -> None:
+        proposal = self._current()
+        if refusal.register == self.standing.newest.id + 1:
+            self._see(refusal.promised)
+            if proposal is not None and refusal.promised > proposal.ballot:
+                self._fail()
+
+    def propose(self) -> None:
+        """V3 and V4, whenever there is a promise more, or time has passed."""
+        proposal, now, timing = self._current(), self.standing.now, self.standing.timing
+        if proposal is None or proposal.value is not None or proposal.lacks_promises():
+            return
+        doublings = min(self.standing.churn() + self.calling.failures(), GRACE_DOUBLINGS_MAX)
+        last = timing.retry - timing.retry_margin
+        grace = min(timing.grace * 2**doublings, last)
+        if proposal.lacks_voices(self.calling.seem_alive()) and now < proposal.began + grace:
+            return
+        value = proposal.found() or choose(
+            proposal.view,
+            {source: promise.report for source, promise in proposal.promises.items()},
+            self.calling.joins(),
+            lag_items=timing.lag_items,
+            retired=self.calling.retired(),
+            leaving=self.suspicion.gone(),
+        )
+        if value is not None:
+            proposal.value = value
+            self.neighbours.flood(Accept(proposal.register, proposal.ballot, value, proposal.view))
+        elif proposal.all_answered() or now >= proposal.began + last:
+            self._fail()  # an exact member that is heard a moment later would have saved it
+
+    def hear_accepted(self, source: int, message: Accepted) -> None:
+        proposal = self._current()
+        decided = proposal.hear_accepted(source, message) if proposal is not None else None
+        if decided is not None:
+            self.neighbours.flood(Decided(decided))
+
+    def beat(self) -> None:
+        self.retry_accept()
+        self.propose()
+        proposal = self._current()
+        if proposal is not None and self.standing.now - proposal.began > self.standing.timing.retry:
+            self._fail()
+        self.call()
+
+    def _current(self) -> Proposal | None:
+        """The ballot that goes on: one for a register that was decided is over."""
+        if self._proposal is not None and self._proposal.view.id != self.standing.newest.id:
+            self._proposal = None
+        return self._proposal
+
+    def _fail(self) -> None:
+        self._proposal = None
+        self.calling.has_failed()
+
+    def _see(self, ballot: Ballot) -> None:
+        self._seen = max(self._seen or ballot, ballot)

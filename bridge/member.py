@@ -1,0 +1,303 @@
+"""Member: one node's whole part in the protocol, as a core without time, chance or files of its own.
+
+Inputs are method calls, each with the time of a steady clock; then `take_effects` ends the round
+and gives what is to be done, in order.  Any number of inputs may go into a round.
+
+    messages, links ──►┌──────────────────────────────────────────────┐
+    submitted ────────►│ neighbours   links, feeds, floods            │──► effects
+    synced ───────────►│ ordering     bundles, acks, items            │
+    beat ─────────────►│ views        learned, installed, active      │
+                       │ council      votes for the next view         │
+                       │ calling      when somebody should start that │
+                       └──────────────────────────────────────────────┘
+
+Nothing is decided here: a message is shown to the room that it concerns.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import assert_never
+
+from duckrow.node.commands import Command
+from duckrow.node.row import Bundle, Item, View
+
+from .acceptor import Acceptor
+from .calling import Calling
+from .council import Council
+from .effects import Alarm, Effect, Hang, Settled
+from .electorate import NOTHING, voter_of
+from .flood import Flood
+from .founding import Charter, first_view
+from .messages import (
+    Accept,
+    Accepted,
+    Acks,
+    Ask,
+    Base,
+    Control,
+    Decided,
+    Fetch,
+    Follow,
+    Join,
+    Leave,
+    Link,
+    Mended,
+    Message,
+    Newer,
+    Payload,
+    Prepare,
+    Promise,
+    Refusal,
+    Retire,
+    Tail,
+)
+from .neighbours import Neighbours
+from .ordering import Ordering
+from .outbox import Outbox
+from .pending import Pending
+from .recovered import Recovered
+from .routes import Routes
+from .standing import Standing
+from .streams import Stream, Streams
+from .suspicion import Suspicion
+from .timing import Timing
+from .views import Views
+
+TIMING = Timing()
+
+
+class Member:
+    def __init__(
+        self,
+        recovered: Recovered,
+        now: float,
+        chance: random.Random,  # spreads the calls for a new view; nothing else
+        timing: Timing = TIMING,
+        wish: int = 0,  # to be a voter of this weight
+        charter: Charter | None = None,  # of a cluster that may have to be founded
+    ) -> None:
+        newest = recovered.newest or NOTHING
+        installed = recovered.installed or NOTHING
+        acceptor = Acceptor.recovered(newest.id + 1, recovered.register)
+        self.standing = standing = Standing(
+            recovered.id,
+            recovered.uuid,
+            recovered.incarnation,
+            recovered.starts,
+            timing,
+            newest,
+            installed.id,
+            recovered.position,
+            dict(recovered.delivered),
+            acceptor,
+            recovered.damaged,
+            now,
+        )
+        self.wish = wish
+        self._charter = charter
+        self._joined_at = -timing.join
+        self.outbox = Outbox()
+        flood = Flood(recovered.id, recovered.incarnation)
+        routes = Routes(recovered.id)
+        self.neighbours = Neighbours(standing, self.outbox, flood, routes, self._control)
+        self.pending = Pending()
+        for name in self.pending.recover(recovered.staged):
+            self.outbox.put(Settled(name))
+        streams, old = held(installed, recovered), None
+        if newest.id > installed.id:
+            streams, old = Streams.start(newest), streams
+        self.suspicion = Suspicion(recovered.id, timing)
+        self.suspicion.watch(newest, now)
+        self.ordering = Ordering(standing, self.outbox, self.neighbours, self.pending, streams, old)
+        self.views = Views(standing, self.outbox, self.neighbours, self.ordering, self.suspicion)
+        self.calling = Calling(standing, self.ordering, self.suspicion, chance, now)
+        self.council = Council(
+            standing,
+            self.outbox,
+            self.neighbours,
+            self.ordering,
+            self.views,
+            self.suspicion,
+            self.calling,
+        )
+        self.views.try_install()
+
+    # Inputs.
+
+    def link_up(self, peer: int, now: float) -> None:
+        self.standing.now = now
+        self.neighbours.up(peer)
+        self._join()  # at once: a restart is announced, not waited out (S3)
+
+    def link_down(self, peer: int, now: float) -> None:
+        self.standing.now = now
+        self.neighbours.down(peer)
+
+    def receive(self, peer: int, message: Message, now: float) -> None:
+        self.standing.now = now
+        if not self.neighbours.heard(peer):
+            return
+        match message:
+            case Bundle():
+                self.ordering.take(peer, message)
+            case Acks():
+                if self.ordering.hear(message):
+                    self.suspicion.beat(message.member, now)
+            case Link():
+                self.neighbours.hear_link(peer, message, self.ordering.streams)
+                if self.standing.diverged:
+                    self.views.wedge()
+            case Base():
+                self.ordering.jump(message)
+            case Follow():
+                self._follow(peer, message.generation, message.item)
+            case Newer():
+                self.views.learn(message.view)
+            case Control():
+                self.neighbours.hear_control(peer, message)
+            case Ask() | Mended():
+                pass  # between the stores: the shell's concern
+            case _:
+                assert_never(message)
+
+    def synced(self, token: int, now: float) -> None:
+        self.standing.now = now
+        self.outbox.synced(token)
+
+    def beat(self, now: float) -> None:
+        """Every `timing.beat` seconds."""
+        self.standing.now = now
+        self.neighbours.hang_up_dead()
+        self.neighbours.links_due = True
+        if self.standing.active:
+            self.ordering.acks_due = True  # T4
+            head = self.ordering.streams.head(self.standing.delivered)
+            lacking = self.ordering.streams.lacking(head) if head else []
+            self.suspicion.waits(head[:3] if head else None, lacking, now)
+        else:
+            self.suspicion.waits(None, (), now)
+            if now - self._joined_at >= self.standing.timing.join:
+                self._join()
+        self.council.beat()
+
+    def submit(self, commands: Sequence[Command]) -> bool:
+        """False: too much waits already, and nothing of it was taken."""
+        return self.pending.submit(commands)
+
+    def withdraw(self, command: Command) -> bool:
+        return self.pending.withdraw(command)
+
+    def retire(self, id_: int, now: float) -> None:
+        """An operator takes a voter out (R1)."""
+        self.standing.now = now
+        self.neighbours.flood(Retire(id_))
+
+    def leave(self, now: float) -> None:
+        """This process is about to end; the others need not wait to find out (S3)."""
+        self.standing.now = now
+        self.neighbours.flood(Leave(self.standing.incarnation))
+
+    def digested(self, position: int, digest: bytes) -> None:
+        """The store's digest of the row at a multiple of 1024."""
+        self.neighbours.digested(position, digest)
+
+    def take_effects(self, now: float, stamp: int) -> list[Effect]:
+        """Ends the round.  `stamp`: the wall clock in microseconds, for bundles made in it."""
+        self.standing.now = now
+        self.ordering.advance(stamp)
+        self.ordering.flush()
+        self.neighbours.tell_links(self.ordering.streams)
+        return self.outbox.take()
+
+    # What concerns several rooms.
+
+    def _control(self, source: int, payload: Payload) -> None:
+        council = self.council
+        match payload:
+            case Prepare():
+                council.hear_prepare(source, payload)
+            case Promise():
+                council.hear_promise(source, payload)
+            case Accept():
+                council.hear_accept(source, payload)
+            case Accepted():
+                council.hear_accepted(source, payload)
+            case Refusal():
+                council.hear_refusal(payload)
+            case Decided():
+                self.views.learn(payload.view)
+            case Fetch():
+                council.hear_fetch(source, payload)
+            case Tail():
+                council.hear_tail(payload)
+            case Join():
+                self.calling.hear_join(source, payload)
+                self._found()
+                council.call()  # from the message, not from the next beat
+            case Retire():
+                self.calling.retire(payload.id)
+            case Leave():
+                self.calling.hear_leave(source, payload)
+                council.call()
+            case _:
+                assert_never(payload)
+
+    def _follow(self, peer: int, generation: int, item: Item) -> None:
+        """C1, C3: items that somebody else delivered, while this node does not act."""
+        standing, content = self.standing, item.content
+        if standing.active or not self.neighbours.following.takes(generation):
+            return
+        if item.position != standing.position + 1:
+            return
+        if not standing.fits(content):
+            self.outbox.put(Alarm(f"item {item.position} of node {peer} does not fit the row here"))
+            self.outbox.put(Hang(peer))
+            self.neighbours.down(peer)
+            return
+        if isinstance(content, View):
+            self.views.install(content)
+        else:
+            self.ordering.place(content)
+        self.views.try_install()
+        self.council.retry_accept()
+
+    def _found(self) -> None:
+        """G1: only where nothing is known of any view."""
+        if self.standing.newest is NOTHING and self._charter is not None:
+            view = first_view(self._charter, self.standing.id, self.calling.joins())
+            if view is not None:
+                self.neighbours.flood(Decided(view))
+
+    def _join(self) -> None:
+        """Says that this process runs and is no active member (S3, R1, U3)."""
+        standing = self.standing
+        voter = voter_of(standing.newest, standing.id)
+        stranger = voter is not None and voter.uuid != standing.uuid
+        founds = standing.newest is NOTHING and self._charter is not None
+        if standing.active or not (standing.holds_data or self.wish or stranger or founds):
+            return
+        self._joined_at = standing.now
+        self.neighbours.flood(
+            Join(
+                standing.incarnation,
+                standing.uuid,
+                standing.newest.id,
+                standing.position,
+                self.wish,
+            )
+        )
+
+
+def held(installed: View, recovered: Recovered) -> Streams:
+    """The streams of the installed view, as the journal has them: this is what is reported (§11.3)."""
+    streams = Streams.start(installed)
+    for origin in streams.of:
+        s = recovered.delivered.get(origin, 0)
+        streams.of[origin] = Stream(base=s, have=s, journaled=s, durable=s)
+    for bundle in recovered.bundles:
+        if streams.take(bundle):
+            stream = streams.of[bundle.origin]
+            stream.journaled = stream.durable = bundle.s
+    return streams

@@ -1,0 +1,228 @@
+"""Neighbours: the links that are up, what each end told, and what flows over them.
+
+Each link carries, in both directions:
+
+    Link            the whole state of one end, every beat and when it changes
+    feeds           the streams that the other end *wants* from here: those of which this end is its
+                    next hop (F2), so that in a mesh each origin sends to all, and a chain passes on
+    Follow          the row itself, to whom asked for it; the store is read by the shell
+    Control         floods
+
+A feed begins with Base, if the oldest bundles are gone here, then all bundles past what the other
+has, then the newest acks; from then on each as it is taken (F4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from duckrow.node.row import Bundle
+
+from .catchup import Following
+from .effects import Alarm, Hang, Send, Serve
+from .flood import Flood
+from .messages import Acks, Base, Control, Link, Message, Newer, Payload
+from .outbox import Outbox
+from .routes import Routes
+from .standing import Standing
+from .streams import Streams
+
+DIGESTS_EVERY = 1024  # positions
+DIGESTS_KEPT = 64  # the newest: neighbours may be that far apart and still compare
+
+
+@attrs.define
+class Neighbour:
+    heard: float  # when it last said anything
+    link: Link | None = None  # what it said of itself
+    feeds: set[int] = attrs.field(factory=set)  # origins whose streams go there
+    served: tuple[int, int] | None = None  # what it follows from here
+
+
+@attrs.define
+class Neighbours:
+    standing: Standing
+    outbox: Outbox
+    flooding: Flood
+    routes: Routes
+    handle: Callable[[int, Payload], None]  # a control message for this node, by its source
+    following: Following = attrs.field(factory=Following, init=False)
+    floor: int = attrs.field(default=1, init=False)  # told by the store
+    disk: str = attrs.field(default="ok", init=False)
+    digests: dict[int, bytes] = attrs.field(factory=dict, init=False)  # by position
+    _of: dict[int, Neighbour] = attrs.field(factory=dict, init=False)  # by id; links that are up
+    links_due: bool = attrs.field(default=False, init=False)
+
+    @property
+    def linked(self) -> list[int]:
+        return sorted(self._of)
+
+    # Links.
+
+    def up(self, peer: int) -> None:
+        self._of[peer] = Neighbour(self.standing.now)
+        self.following.lost(peer)
+        self.reroute()
+        self.links_due = True
+
+    def down(self, peer: int) -> None:
+        self._of.pop(peer, None)
+        self.following.lost(peer)
+        self.reroute()
+
+    def heard(self, peer: int) -> bool:
+        """False: the link is not up any more, and what was on its way does not count."""
+        neighbour = self._of.get(peer)
+        if neighbour is not None:
+            neighbour.heard = self.standing.now
+        return neighbour is not None
+
+    def hang_up_dead(self) -> None:
+        """A link that hears nothing may still send: closing it makes both ends see the same (F9)."""
+        for peer in self.linked:
+            if self.standing.now - self._of[peer].heard > self.standing.timing.link_dead:
+                self.outbox.put(Hang(peer))
+                self.down(peer)
+
+    def reroute(self) -> None:
+        offers = {p: n.link.paths for p, n in self._of.items() if n.link is not None}
+        if self.routes.settle(offers):
+            self.links_due = True
+
+    def hear_link(self, peer: int, link: Link, streams: Streams) -> None:
+        neighbour = self._of[peer]
+        first = neighbour.link is None
+        neighbour.link = link
+        self.reroute()
+        if not self._agrees(peer, link):
+            return
+        if link.view < self.standing.newest.id:
+            self.send(peer, Newer(self.standing.newest))
+        self._feed(peer, neighbour, link, streams)
+        if link.follow is None or neighbour.served is None or link.follow[0] != neighbour.served[0]:
+            self._serve(peer, neighbour, link.follow)
+        if first and not self.standing.active:
+            self.links_due = True  # it may be ahead, and be followed
+
+    def tell_links(self, streams: Streams) -> None:
+        """What every neighbour has to know of this end, if it is time to say so."""
+        if not self.links_due:
+            return
+        self.links_due = False
+        standing = self.standing
+        if not standing.active and standing.keeps_row:
+            ahead = {p: n.link.position for p, n in self._of.items() if n.link is not None}
+            self.following.choose(standing.position, ahead)
+        digest = max(self.digests.items(), default=(0, b""))
+        for peer in self.linked:
+            wants = {
+                origin: stream.have
+                for origin, stream in streams.of.items()
+                if self.routes.next_hop.get(origin) == peer
+            }
+            follow = None
+            if self.following.upstream == peer and not standing.active:
+                follow = self.following.generation, standing.position
+            link = Link(
+                standing.newest.id,
+                standing.position,
+                digest,
+                self.floor,
+                self.disk,
+                self.routes.paths,
+                wants,
+                follow,
+            )
+            self.send(peer, link)
+
+    def digested(self, position: int, digest: bytes) -> None:
+        """Of the row here, at a multiple of 1024."""
+        assert position % DIGESTS_EVERY == 0
+        self.digests[position] = digest
+        if len(self.digests) > DIGESTS_KEPT:
+            del self.digests[min(self.digests)]
+
+    def _agrees(self, peer: int, link: Link) -> bool:
+        """D-check: two rows are prefixes of one.  If not, this end stops acking, and says so."""
+        position, digest = link.digest
+        if self.digests.get(position, digest) == digest:
+            return True
+        self.standing.diverged = True
+        self.outbox.put(
+            Alarm(f"the row here is not that of node {peer}: their digests at {position} differ")
+        )
+        self.outbox.put(Hang(peer))
+        self.down(peer)
+        return False
+
+    # Feeds.
+
+    def new_view(self) -> None:
+        """The streams are others now, and wanted anew."""
+        for neighbour in self._of.values():
+            neighbour.feeds = set()
+        self.links_due = True
+
+    def pass_on(self, bundle: Bundle) -> None:
+        self._pass(bundle.origin, bundle)
+
+    def pass_acks(self, acks: Acks) -> None:
+        self._pass(acks.member, acks)
+
+    def pass_base(self, base: Base) -> None:
+        """Whoever is fed from here jumps with this end, or it would see a gap (F5)."""
+        self._pass(base.origin, base)
+
+    def _pass(self, origin: int, message: Message) -> None:
+        for peer, neighbour in self._of.items():
+            if origin in neighbour.feeds:
+                self.send(peer, message)
+
+    def _feed(self, peer: int, neighbour: Neighbour, link: Link, streams: Streams) -> None:
+        if link.view != streams.view:
+            neighbour.feeds = set()  # it ignores streams of another view than its own (F8)
+            return
+        before, neighbour.feeds = neighbour.feeds, set(link.wants) & streams.of.keys()
+        for origin in sorted(neighbour.feeds - before):
+            have = link.wants[origin]
+            gone = streams.of[origin].base
+            if self.standing.installed == streams.view:
+                gone = max(gone, self.standing.delivered.get(origin, 0))
+            if have < gone:
+                self.send(peer, Base(streams.view, origin, gone))
+            for bundle in streams.after(origin, max(have, gone)):
+                self.send(peer, bundle)
+            acks = streams.newest.get(origin)
+            if acks is not None:
+                self.send(peer, acks)
+
+    def _serve(self, peer: int, neighbour: Neighbour, follow: tuple[int, int] | None) -> None:
+        if follow != neighbour.served and self.standing.keeps_row:
+            neighbour.served = follow
+            self.outbox.put(Serve(peer, follow))
+
+    # Control.
+
+    def flood(self, payload: Payload, to: int | None = None) -> None:
+        """To everybody, or to one; this node is somebody too."""
+        self._flood(self.flooding.start(payload, to), None)
+        if to is None or to == self.standing.id:
+            self.handle(self.standing.id, payload)
+
+    def hear_control(self, peer: int, control: Control) -> None:
+        if not self.flooding.is_new(control):
+            return
+        if control.to != self.standing.id:
+            self._flood(control, peer)
+        if control.to is None or control.to == self.standing.id:
+            self.handle(control.source, control.payload)
+
+    def _flood(self, control: Control, back: int | None) -> None:
+        for peer in self.linked:
+            if peer != back:
+                self.send(peer, control)
+
+    def send(self, peer: int, message: Message) -> None:
+        self.outbox.put(Send(peer, message))

@@ -1,0 +1,133 @@
+"""Pending: commands that have no place in the row yet, in the order in which they came.
+
+    submitted --> fresh ----------> in a bundle of the view --> ordered: gone from here
+                    |                   ^            |
+                    '--> on disk as a --'            |
+                         stage   ^---- the view is over
+
+A command that is in a bundle leaves when that very bundle becomes an item, whichever view or
+incarnation brings it (P2): a bundle's name is given once.  The end of a view is no reason to send
+anything again, since part of it may be in the cut (P3).  But who is *active* in the next view has
+the whole row up to its mark: what is still here then was dropped by everybody.
+
+While no view can be acted in, commands are kept on disk in a bundle of view 0, a stage.  When a
+bundle carries them into the order the stage is over: both are on one disk, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from duckrow.node.commands import Command
+from duckrow.node.limits import PENDING_BYTES_MAX
+from duckrow.node.row import Bundle
+
+from .messages import Name, name_of
+
+
+class Waiting(NamedTuple):
+    """Commands that go into one bundle."""
+
+    commands: tuple[Command, ...]
+    stages: tuple[Name, ...] = ()  # own bundles that hold them on disk already
+
+
+@attrs.define
+class Pending:
+    _staged: deque[Waiting] = attrs.field(factory=deque, init=False)  # all older than the fresh
+    _fresh: deque[Waiting] = attrs.field(factory=deque, init=False)  # in memory alone
+    _bundled: dict[Name, Waiting] = attrs.field(factory=dict, init=False)  # in order of making
+    fresh_bytes: int = attrs.field(default=0, init=False)
+
+    def __len__(self) -> int:
+        """How many bundles' worth, at most."""
+        return len(self._staged) + len(self._fresh) + len(self._bundled)
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._staged or self._fresh)
+
+    def recover(self, bundles: Sequence[Bundle]) -> list[Name]:
+        """Own ones of earlier incarnations that are not in the row: pending again (P4).
+
+        Gives the stages among them that are over: power was lost just before that was written.
+        """
+        later: set[bytes] = set()
+        over = []
+        for bundle in reversed(bundles):
+            heads = {command.head for command in bundle.commands}
+            if heads <= later:
+                over.append(name_of(bundle))
+            later |= heads
+        for bundle in bundles:
+            if name_of(bundle) not in over:
+                self.bundled(bundle)
+        return over
+
+    def submit(self, commands: Iterable[Command]) -> bool:
+        """False: too much waits, and nothing of it was taken (P1)."""
+        waiting = Waiting(tuple(commands))
+        size = size_of(waiting)
+        if self.fresh_bytes + size > PENDING_BYTES_MAX:
+            return False
+        self.fresh_bytes += size
+        self._fresh.append(waiting)
+        return True
+
+    def withdraw(self, command: Command) -> bool:
+        """True: it was in no bundle and never will be."""
+        for index, waiting in enumerate(self._fresh):
+            if command in waiting.commands:
+                rest = list(waiting.commands)
+                rest.remove(command)
+                self._fresh[index] = left = Waiting(tuple(rest))
+                self.fresh_bytes -= size_of(waiting) - size_of(left)
+                return True
+        return False
+
+    def take(self, commands_max: int, bytes_max: int, *, only_fresh: bool = False) -> Waiting:
+        """What the next bundle holds: the oldest that waits, and as many more as fit.
+
+        Whoever takes it says what became of it: `bundled` or `staged`.
+        """
+        commands: list[Command] = []
+        stages: list[Name] = []
+        size = 0
+        queues = [self._fresh] if only_fresh else [self._staged, self._fresh]
+        for queue in queues:
+            while queue:
+                first, more = queue[0], size_of(queue[0])
+                too_many = len(commands) + len(first.commands) > commands_max
+                if commands and (too_many or size + more > bytes_max):
+                    return Waiting(tuple(commands), tuple(stages))
+                queue.popleft()
+                if queue is self._fresh:
+                    self.fresh_bytes -= more
+                commands += first.commands
+                stages += first.stages
+                size += more
+        return Waiting(tuple(commands), tuple(stages))
+
+    def staged(self, bundle: Bundle) -> None:
+        """What was taken fresh is on disk now, and waits for a view to act in."""
+        self._staged.append(Waiting(bundle.commands, (name_of(bundle),)))
+
+    def bundled(self, bundle: Bundle) -> None:
+        self._bundled[name_of(bundle)] = Waiting(bundle.commands, (name_of(bundle),))
+
+    def ordered(self, bundle: Bundle) -> None:
+        """It is an item now (P2)."""
+        self._bundled.pop(name_of(bundle), None)
+
+    def again(self) -> None:
+        """This node acts in a new view: what has no place yet goes first, in its old order (P3)."""
+        self._staged.extendleft(reversed(self._bundled.values()))
+        self._bundled.clear()
+
+
+def size_of(waiting: Waiting) -> int:
+    return sum(len(command.head) + len(command.body) for command in waiting.commands)

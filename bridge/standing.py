@@ -1,0 +1,105 @@
+"""Standing: who this node is, which views it knows, and how far its row goes.
+
+    installed <= newest      the view of the last mark in the row; the newest decided one known
+    active                   it acts in the newest view: makes bundles, acks, delivers by itself
+
+What a node may do follows from these alone, and the questions are asked here in one place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import attrs
+
+from duckrow.node.forms import Start
+from duckrow.node.row import Bundle, View
+from duckrow.node.storeoptions import FSYNC
+
+from .acceptor import Acceptor
+from .electorate import incarnation_of, voter_of, votes
+from .exactness import is_exact
+from .timing import Timing
+
+
+@attrs.define
+class Standing:
+    id: int
+    uuid: bytes
+    incarnation: int
+    starts: Mapping[int, Start]
+    timing: Timing
+    newest: View
+    installed: int  # id of a view; 0: the row is empty
+    position: int
+    delivered: dict[int, int]  # by origin, of the installed view
+    acceptor: Acceptor  # of the register after the newest view
+    damaged: bool
+    now: float  # of the input that is being handled
+    active: bool = attrs.field(default=False, init=False)
+    diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
+    learned: deque[float] = attrs.field(factory=deque, init=False)  # when the last views came
+
+    @property
+    def start_count(self) -> int:
+        return self.starts[self.incarnation].start_count
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether acks come after the sync, by level."""
+        return self.newest.durability == FSYNC
+
+    @property
+    def votes(self) -> bool:
+        """U2."""
+        return votes(self.newest, self.id, self.uuid)
+
+    @property
+    def keeps_row(self) -> bool:
+        """All but witnesses."""
+        voter = voter_of(self.newest, self.id)
+        return voter is None or voter.data
+
+    @property
+    def holds_data(self) -> bool:
+        """A voter that may be a member."""
+        voter = voter_of(self.newest, self.id)
+        return voter is not None and voter.data
+
+    @property
+    def may_act(self) -> bool:
+        """V10, and I2: this incarnation is named in the newest view, and installed it."""
+        return (
+            self.installed == self.newest.id
+            and incarnation_of(self.newest, self.id) == self.incarnation
+            and self.votes
+            and self.acceptor.promised is None
+            and len(self.newest.members) >= self.newest.min_copies
+            and not self.diverged
+        )
+
+    @property
+    def exact(self) -> bool:
+        """X1."""
+        return not self.damaged and is_exact(
+            self.newest,
+            self.id,
+            installed=self.installed,
+            uuid=self.uuid,
+            incarnation=self.incarnation,
+            starts=self.starts,
+        )
+
+    def fits(self, content: Bundle | View) -> bool:
+        """Whether it can be the next item of the row."""
+        if isinstance(content, View):
+            return content.id == self.installed + 1
+        s = self.delivered.get(content.origin, 0) + 1
+        return content.view == self.installed and content.s == s
+
+    def churn(self) -> int:
+        """How many views came lately (V3)."""
+        while self.learned and self.now - self.learned[0] >= self.timing.churn:
+            self.learned.popleft()
+        return len(self.learned)

@@ -1,0 +1,114 @@
+"""Suspicion: who seems to have stopped.  Wrong answers cost time, never safety.
+
+Three signs, each enough:
+
+    silence   no new beat for much longer than beats usually take (S1).  Beats come by any path, so
+              a cut between two who both see a third makes nobody suspect anybody
+    stall     the head of the order waits for an ack (S2): a hung disk beats, and is as bad as death
+    proof     a later incarnation speaks, or this one said that it leaves (S3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from duckrow.node.row import View
+
+from .messages import Name
+from .timing import Timing
+
+SMOOTH = 0.125  # as TCP smooths round trips
+
+
+@attrs.define
+class Pulse:
+    """How regularly one member is heard."""
+
+    last: float
+    mean: float
+    deviation: float = 0.0
+
+    def beat(self, now: float) -> None:
+        gap = now - self.last
+        self.last = now
+        self.deviation += SMOOTH * (abs(gap - self.mean) - self.deviation)
+        self.mean += SMOOTH * (gap - self.mean)
+
+
+@attrs.define
+class HeldOff:
+    """One that stalled: not let in again before its time (S6)."""
+
+    until: float
+    delay: float
+
+
+@attrs.define
+class Suspicion:
+    me: int
+    timing: Timing
+    _pulses: dict[int, Pulse] = attrs.field(factory=dict, init=False)
+    _gone: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # (id, incarnation)
+    _held_off: dict[int, HeldOff] = attrs.field(factory=dict, init=False)
+    _head: Name | None = attrs.field(default=None, init=False)
+    _head_since: float = attrs.field(default=0.0, init=False)
+    _lacking: tuple[int, ...] = attrs.field(default=(), init=False)
+
+    def watch(self, view: View, now: float) -> None:
+        """A new view: its members have all the time that members have."""
+        for member in view.members:
+            pulse = self._pulses.setdefault(member.id, Pulse(now, self.timing.beat))
+            pulse.last = now
+        self._gone &= {(member.id, member.incarnation) for member in view.members}
+        self._head = None
+
+    def beat(self, member: int, now: float) -> None:
+        self._pulses.setdefault(member, Pulse(now, self.timing.beat)).beat(now)
+
+    def is_gone(self, id_: int, incarnation: int) -> None:
+        self._gone.add((id_, incarnation))
+
+    def gone(self) -> frozenset[tuple[int, int]]:
+        return frozenset(self._gone)
+
+    def waits(self, head: Name | None, lacking: Iterable[int], now: float) -> None:
+        """The head of the order, and whose acks it lacks."""
+        if head != self._head:
+            self._head, self._head_since = head, now
+        self._lacking = tuple(lacking) if head is not None else ()
+
+    def patience(self, member: int) -> float:
+        pulse = self._pulses[member]
+        usual = pulse.mean + 4 * pulse.deviation
+        return min(max(usual, self.timing.suspect_min), self.timing.suspect_max)
+
+    def silent(self, member: int, now: float) -> bool:
+        pulse = self._pulses.get(member)
+        return pulse is not None and now - pulse.last > self.patience(member)
+
+    def suspects(self, view: View, now: float) -> set[int]:
+        return self._stalling(now) | {
+            member.id
+            for member in view.members
+            if member.id != self.me
+            and (self.silent(member.id, now) or (member.id, member.incarnation) in self._gone)
+        }
+
+    def _stalling(self, now: float) -> set[int]:
+        others = {member for member in self._lacking if member != self.me}
+        return {member for member in others if now - self._head_since > 2 * self.patience(member)}
+
+    def ejected(self, members: Iterable[int], now: float) -> None:
+        """The next view is without these; those that stalled wait longer each time (S6)."""
+        for member in set(members) & self._stalling(now):
+            before = self._held_off.get(member)
+            delay = self.timing.readmit_min
+            if before is not None and now - before.until < self.timing.conduct:
+                delay = min(2 * before.delay, self.timing.readmit_max)
+            self._held_off[member] = HeldOff(now + delay, delay)
+
+    def holds_off(self, id_: int, now: float) -> bool:
+        held = self._held_off.get(id_)
+        return held is not None and now < held.until

@@ -1,0 +1,95 @@
+"""Views: learned, installed, acted in; and the end of acting, the wedge.
+
+    learned ----> installed ----> active ----> wedged
+    (newest)      (the row is     (named, and   (promised to somebody
+                  complete up     durable)      who wants the next)
+                  to its mark)
+
+Installing needs nobody: whoever physically holds all bundles of the cut puts them into the row in
+their order, and the mark behind them (V8).  Whoever does not follows the row of one that did, and
+finds the mark there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+
+from duckrow.node.row import View
+
+from .acceptor import Acceptor
+from .effects import Learned, Place
+from .neighbours import Neighbours
+from .ordering import Ordering
+from .outbox import Outbox
+from .standing import Standing
+from .suspicion import Suspicion
+
+
+@attrs.define
+class Views:
+    standing: Standing
+    outbox: Outbox
+    neighbours: Neighbours
+    ordering: Ordering
+    suspicion: Suspicion
+
+    def learn(self, view: View) -> None:
+        """V7: a decided view, from anywhere."""
+        standing = self.standing
+        if view.id <= standing.newest.id:
+            return
+        before = {member.id for member in standing.newest.members}
+        self.suspicion.ejected(before - {member.id for member in view.members}, standing.now)
+        self.ordering.new_view(view)
+        standing.newest = view
+        standing.acceptor = Acceptor(view.id + 1)
+        standing.active = False
+        standing.learned.append(standing.now)
+        self.outbox.put(Learned(view))
+        self.suspicion.watch(view, standing.now)
+        self.neighbours.new_view()
+        self.try_install()
+
+    def try_install(self) -> None:
+        """V8: from what this node holds itself, in the order of the row, waiting for nobody."""
+        standing, old = self.standing, self.ordering.old
+        view = standing.newest
+        if old is None or old.view != standing.installed or view.id != standing.installed + 1:
+            return
+        cut = dict(view.cut)
+        if old.lacks(standing.delivered, cut):
+            return  # counters would not do: a relay may have dropped what it counted
+        for bundle in old.rest(standing.delivered, cut):
+            self.ordering.place(bundle)
+        self.install(view)
+
+    def install(self, view: View) -> None:
+        """The mark is the next item of the row: made here, or followed."""
+        standing = self.standing
+        assert standing.fits(view), f"the mark of view {view.id} in view {standing.installed}"
+        standing.position += 1
+        self.outbox.put(Place(standing.position, view))
+        standing.installed = view.id
+        standing.delivered = {}
+        self.learn(view)
+        self.ordering.old = None
+        if view.id == standing.newest.id:
+            # V9: at every level, since what it acks from now on says that it has all before.
+            self.outbox.when_durable(partial(self._activate, view.id))
+
+    def wedge(self) -> None:
+        """W1: no bundle, no ack, no delivery in this view any more, by this node."""
+        self.standing.active = False
+
+    def _activate(self, view: int) -> None:
+        """V10."""
+        standing = self.standing
+        if standing.active or standing.newest.id != view or not standing.may_act:
+            return
+        standing.active = True
+        self.neighbours.following.stop()
+        self.neighbours.links_due = True
+        self.suspicion.watch(standing.newest, standing.now)
+        self.ordering.activated()
