@@ -24,6 +24,7 @@ import attrs
 import trio
 
 from .capture import CHUNK_BYTES, capture
+from .damage import Damage
 from .errors import Corrupt, Full, NoQuorum, Refused, Timeout
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
@@ -31,6 +32,7 @@ from .numberfolder import NumberFolder
 from .places import offset_of, segment_of
 from .reserve import OK
 from .row import Bundle, Item
+from .scrub import Pace
 from .snapshots import IDLE_SHARE, KEPT, Identity, Snapshots
 from .state import oldest_waiting
 from .upkeep import Plan
@@ -74,6 +76,7 @@ class Housekeeping:
         self._full: dict[str, float] = {}  # what did not fit, and when it is tried again
         keeper.on_progress = self._count
         keeper.row.on_tight = self._look
+        keeper.row.scrubs.others = (partial(folder.scrub, keeper.numbers), self._scrub_snapshots)
 
     def resume(self) -> None:
         """After the snapshots were read."""
@@ -253,6 +256,13 @@ class Housekeeping:
             pass  # it stays as it is, and readers and the scrub say what is wrong with it
         numbers.usage.rewritten(segment)
         return True
+
+    async def _scrub_snapshots(self, pace: Pace) -> list[Damage]:
+        damages = await self._snapshots.scrub(pace)
+        if damages:
+            self._missed = True
+            self._work.set()
+        return damages
 
     def _is_due(self) -> bool:
         options = self._options

@@ -204,7 +204,6 @@ class NumberFile:
     __slots__ = (
         "_blocks",
         "_rest",
-        "_sums",
         "_warm",
         "captured",
         "cover",
@@ -217,6 +216,8 @@ class NumberFile:
         "starts",
         "store",
         "strays",
+        "sums",
+        "tail",
     )
 
     def __init__(
@@ -250,8 +251,9 @@ class NumberFile:
                 f"partitions, and that is not what {len(view):,} bytes hold"
             )
         # A copy: pages of a map may be read from the disk again, and then nobody checks them.
-        directory = memoryview(bytes(view[rows * ROW_BYTES : -_CRC.size]))
-        if crc32c(directory) != _CRC.unpack_from(view, len(view) - 8)[0]:
+        self.tail = bytes(view[rows * ROW_BYTES :])  # all that is not rows
+        directory = memoryview(self.tail)[: -_CRC.size]
+        if crc32c(directory) != _CRC.unpack_from(self.tail, len(directory))[0]:
             raise Corrupt(f"the directory of the index file of segment {segment} is damaged")
         at, columns = 0, []
         for width in widths:
@@ -261,7 +263,7 @@ class NumberFile:
         self.data = view  # the whole file
         self.captured = captured
         self._warm, self._rest = warm, rest
-        self._sums = columns[-1].cast("I")
+        self.sums = columns[-1].cast("I")
         self._blocks: dict[int, Buffer] = {}  # checked
         self.cover = Cover(segment, after, upto, sealed)
         self.store: bytes = store
@@ -325,6 +327,11 @@ class NumberFile:
             return False
         return True
 
+    def checked_before(self, index: int) -> bytes | None:
+        """A block as it was when it was needed last, if that is still known."""
+        block = self._blocks.get(index)
+        return None if block is None or self._rest is None else bytes(block)
+
     def cool(self) -> None:
         """What is needed from here on is read and checked again."""
         self._blocks.clear()
@@ -339,7 +346,7 @@ class NumberFile:
         if self._rest is not None:
             block = bytes(block)
             self._rest()
-        if crc32c(block) != self._sums[index]:
+        if crc32c(block) != self.sums[index]:
             raise Corrupt(
                 f"rows {start:,} to {stop - 1:,} of the index file of segment "
                 f"{self.cover.segment} are damaged"

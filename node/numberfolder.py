@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 import trio
 
+from .damage import Damage
 from .env import Disk
 from .errors import Corrupt, DiskFailed
 from .numberfile import NumberFile, Warm
 from .numbers import Numbers
+from .numberscrub import Pace, scrub_file
 
 _SUFFIX = ".numbers"
 _ASIDE = "writing"
@@ -86,6 +88,28 @@ class NumberFolder:
         for _ in numbers.install(await self._map(_name(cover.segment))):
             await trio.lowlevel.checkpoint()
         return True
+
+    async def scrub(self, numbers: Numbers, pace: Pace) -> list[Damage]:
+        """Reads and checks every file in use, and mends what it can.
+
+        Raises:
+            DiskFailed: what is mended could not be written.
+        """
+        damages: list[Damage] = []
+        for segment in numbers.installed:
+            name = _name(segment)
+            try:
+                on_disk = await self._folder.open(name)
+            except FileNotFoundError:
+                if numbers.file(segment) is not None:
+                    damages.append(Damage(name, 0, 0, "the whole file"))
+                continue
+            try:
+                if (file := numbers.file(segment)) is not None:
+                    damages += await scrub_file(name, on_disk, file, pace)
+            finally:
+                on_disk.close()
+        return damages
 
     async def drop(self, numbers: Numbers, segment: int) -> None:
         """After the store has dropped the segment."""

@@ -192,6 +192,10 @@ class Numbers:
         """The segments that have a file."""
         return sorted(self._life.files)
 
+    def file(self, segment: int) -> NumberFile | None:
+        """None: it has none, or was dropped."""
+        return self._life.files.get(segment)
+
     def drop(self, segment: int) -> None:
         """The store has dropped this dead segment; what is said about it goes too."""
         self._life.drop(segment)

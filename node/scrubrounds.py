@@ -1,6 +1,7 @@
 """Scrub rounds: when everything is read, how fast, and what came of it.
 
-    a week after the last round ended ─► a round: all segments, at a pace ─► report ─► `scrubbed`
+    a week after the last round ended ─► a round: all segments, index files of numbers and
+                                         snapshots, at a pace ─► report ─► `scrubbed`
 
 The file `scrubbed` says when the last round ended, so a restart does not begin anew; one that cannot
 be read, or that lies in the future, makes a round due.  A round that a restart cuts short begins
@@ -10,7 +11,7 @@ again from the first segment.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import attrs
@@ -20,6 +21,7 @@ from .damage import Damage
 from .env import Disk
 from .errors import DiskFailed
 from .rowstore import RowStore
+from .scrub import Pace
 from .segments import ASIDE
 
 NAME: Final = "scrubbed"
@@ -45,6 +47,8 @@ class ScrubRounds:
     def __init__(self, store: RowStore, disk: Disk, wall_us: Callable[[], int]) -> None:
         self.last: ScrubReport | None = None  # of this process
         self.on_report: Callable[[ScrubReport], None] = _nobody_listens
+        # What lies outside the row, and is read in the same rounds.
+        self.others: Sequence[Callable[[Pace], Awaitable[list[Damage]]]] = ()
         self._store, self._disk, self._wall_us = store, disk, wall_us
         self._bytes = 0
 
@@ -77,6 +81,8 @@ class ScrubRounds:
         """
         began, self._bytes = self._wall_us(), 0
         damages = await self._store.scrub(self._pace)
+        for other in self.others:
+            damages += await other(self._pace)
         ended = self._wall_us()
         self.last = ScrubReport(began, ended, self._bytes, tuple(damages))
         self.on_report(self.last)

@@ -23,7 +23,8 @@ import trio
 
 from . import cbor
 from .checksum import crc32c
-from .env import Disk
+from .damage import Damage
+from .env import Disk, File
 from .errors import Corrupt, DiskFailed
 
 MAGIC = "duckrow snapshot"
@@ -96,6 +97,28 @@ def _next(raw: bytes, offset: int, ordinal: int) -> tuple[list[Any], int]:
     if len(content) != length or crc32c(content, ordinal) != crc:
         raise Corrupt(f"chunk {ordinal} of the snapshot, at offset {offset}, is damaged")
     return cbor.loads_array(content, length), start + length
+
+
+async def _check(file: File, pace: Callable[[int], Awaitable[None]]) -> None:
+    """A chunk at a time.
+
+    Raises:
+        Corrupt, OSError: it is not what was written.
+    """
+    offset = ordinal = 0
+    content = b""
+    while offset < file.size:
+        head = await file.read(offset, _LENGTHS.size)
+        if len(head) < _LENGTHS.size:
+            raise Corrupt(f"it ends in the middle of chunk {ordinal}")
+        length, crc = _LENGTHS.unpack(head)
+        content = await file.read(offset + _LENGTHS.size, length)
+        if len(content) != length or crc32c(content, ordinal) != crc:
+            raise Corrupt(f"chunk {ordinal} is damaged")
+        offset, ordinal = offset + _LENGTHS.size + length, ordinal + 1
+        await pace(_LENGTHS.size + length)
+    if cbor.loads_array(content, len(content)) != [_END, ordinal - 2]:
+        raise Corrupt(f"it ends after chunk {ordinal}")
 
 
 class Snapshots:
@@ -210,6 +233,23 @@ class Snapshots:
     async def names(self) -> list[str]:
         """Of the files that are there, oldest first."""
         return [name for name in await self._folder.names() if name.startswith(_NAME)]
+
+    async def scrub(self, pace: Callable[[int], Awaitable[None]]) -> list[Damage]:
+        """Reads and checks those that can be relied on; one that is damaged cannot, from here on."""
+        damages = []
+        for position in list(self.whole):
+            name, what = _name(position), "a snapshot, and another is written"
+            try:
+                file = await self._folder.open(name)
+                try:
+                    await _check(file, pace)
+                finally:
+                    file.close()
+            except (Corrupt, OSError):
+                if position in self.whole:  # else it was forgotten meanwhile
+                    self.whole.remove(position)
+                    damages.append(Damage(name, 0, 0, what, mended=True))
+        return damages
 
     async def look_again(self) -> bool:
         """Whether the newest of those that can be relied on still is as it was written."""

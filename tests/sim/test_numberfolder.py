@@ -7,7 +7,7 @@ import pytest
 from core.library import Library
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed
-from duckrow.node.numberfile import NumberFile
+from duckrow.node.numberfile import NumberFile, Row
 from duckrow.node.numberfolder import NumberFolder
 from duckrow.node.numbergrowing import restored
 from duckrow.node.numbers import Numbers
@@ -28,7 +28,7 @@ def filled(segments: int = 3) -> Library:
     return library
 
 
-def rows(numbers: Numbers, library: Library) -> list[object]:
+def rows(numbers: Numbers, library: Library) -> list[list[Row]]:
     topic = library.topic().id
     return [numbers.rows(topic, partition, 1, 1_000) for partition in range(2)]
 
