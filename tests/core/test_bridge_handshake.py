@@ -168,7 +168,7 @@ def test_a_store_whose_starts_go_backwards_is_refused_by_who_knew_it() -> None:
 
 def test_who_has_not_proven_itself_changes_nothing_that_is_remembered() -> None:
     at = door(2)
-    listen(of=at).receive(frame(dial(hello(1, start_count=1000)).start()))
+    listen(of=at).receive(frame(dial(hello(1, start_count=1000, incarnation=9)).start()))
 
     shake(dial(hello(1, start_count=7)), listen(of=at))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,7 +162,8 @@ def test_bytes_that_changed_are_refused_or_mean_something_else(
     """Nothing but `Corrupt` and `LimitExceeded` comes out, and never a bundle with other bytes."""
     (frame,) = frames_of(b"".join(Encoder().encode(message)))
     parts = [bytearray(frame.head), bytearray(frame.body)]
-    part = parts[1 if parts[1] and data.draw(st.booleans()) else 0]
+    in_body = bool(parts[1]) and data.draw(st.booleans())
+    part = parts[1 if in_body else 0]
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(part) - 1))
         part[at] ^= data.draw(st.integers(1, 255))
@@ -172,6 +174,7 @@ def test_bytes_that_changed_are_refused_or_mean_something_else(
     except (Corrupt, LimitExceeded):
         return
     assert decode(*frames_of(b"".join(Encoder().encode(found)))) == found
+    assert not in_body or found == message, "the head says what the body is, but for its padding"
 
 
 ANYTHING = st.recursive(
@@ -192,6 +195,37 @@ def test_nonsense_is_refused(kind: int, fields: list[Any], body: bytes) -> None:
     except (Corrupt, LimitExceeded):
         return
     assert decode(*frames_of(b"".join(Encoder().encode(found)))) == found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": "1"},
+        {"id": -1},
+        {"members": (Member(1, "x", 1),)},  # type: ignore[arg-type]
+        {"voters": ((1, 1, b"short", True),)},
+        {"voters": ((1, 1, b"v" * 16, 1),)},
+        {"cut": ((1, None),)},
+        {"durability": 1},
+        {"cluster": b"c"},
+        {"cont": ("x",)},
+    ],
+)
+def test_a_view_of_other_things_is_refused(changes: dict[str, Any]) -> None:
+    """What is on the own disk is trusted; a neighbour may be of another version, or broken."""
+    raw = encode_view(attrs.evolve(VIEW, **changes))
+
+    for head in ([int(Kind.NEWER), raw], [int(Kind.FOLLOW), 1, 1, crc32c(raw), raw]):
+        with pytest.raises(Corrupt):
+            decode(Frame(cbor.dumps(head), b""))
+
+
+def test_an_item_with_the_checksum_of_another_is_refused() -> None:
+    for content in (VIEW, BUNDLE):
+        wrong = item(7, content)._replace(crc=1)
+        for message in (Follow(1, wrong), Mended(wrong)):
+            with pytest.raises(Corrupt, match="is not what it was"):
+                decode(*frames_of(b"".join(Encoder().encode(message))))
 
 
 def test_the_bodies_of_a_bundle_are_neither_copied_to_send_nor_to_take() -> None:
