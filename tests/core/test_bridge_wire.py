@@ -243,6 +243,19 @@ def test_the_bodies_of_a_bundle_are_neither_copied_to_send_nor_to_take() -> None
     assert taken.obj is memoryview(frame.body).obj
 
 
+def test_no_byte_of_a_bundle_can_change_on_its_way() -> None:
+    (frame,) = frames_of(b"".join(Encoder().encode(BUNDLE)))
+    body, refused = bytes(frame.body), 0
+    for at in range(len(body)):
+        try:
+            changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+            assert decode(Frame(frame.head, changed)) == BUNDLE, "but for its padding"
+        except Corrupt:
+            refused += 1
+
+    assert refused == sum(2 + len(head) + len(body) for head, body in BUNDLE.commands)
+
+
 def test_a_bundle_for_several_neighbours_is_encoded_once() -> None:
     encoder, bundle = Encoder(), Bundle(1, 2, 3, 4, TIME, (produce(1, b"x"),))
 
