@@ -8,9 +8,9 @@
                   the lane is gone
 
 No I/O, no clock.  A seq stands for one body for ever, and every seq reaches the row, or nothing
-behind it would be applied: in the place of a batch that nobody wants any more, or that the node
-would not take, goes a *skip*.  Its answer tells what became of the seq: withdrawn, or what an
-earlier copy has become.
+behind it would be applied: in the place of a batch that nobody wants any more goes a *skip*.  Its
+answer tells what became of the seq: withdrawn, or what an earlier copy has become.  Only what the
+node would not take, with nothing behind it, leaves no trace: its seq is the next one again.
 
 Slots are sent in the order of their seqs, and nothing new while something came back, so that
 entries keep the order in which they were put.
@@ -71,6 +71,11 @@ class Slot:
         self.newest: Sent | None = None  # the copy that was sent last
         self.again = False  # an earlier copy may have been applied
         self.stop: DuckrowError | None = None  # skips go, and this is told if it never came
+
+    @property
+    def is_unused(self) -> bool:
+        """The node refused it, and nobody waits for it any more: its seq is in no row."""
+        return self.state == READY and self.stop is not None and not (self.again or self.parts)
 
 
 class Sent:
@@ -163,6 +168,9 @@ class Outbox:
         out = parked = 0
         for slot in self._slots.values():
             if slot.state == READY:
+                newest = self._slots.get(self._last)
+                if slot.is_unused and newest is not None and newest.state == OUT:
+                    return None  # if that is refused as well, neither needs a skip
                 return self._go(slot, now_us)
             parked += slot.state == PARKED
             out += slot.state == OUT
@@ -222,9 +230,19 @@ class Outbox:
             if not slot.again:
                 self._failed(slot, error)
                 slot.parts = []
+                self._take_back()
         if self.is_gone:
             self._missed_all()
         return pause
+
+    def _take_back(self) -> None:
+        """The newest seqs that are in no row are free for the next batches.
+
+        Skips in their places would fill a full disk further, and have to wait for it.
+        """
+        while (newest := self._slots.get(self._last)) is not None and newest.is_unused:
+            del self._slots[self._last]
+            self._last -= 1
 
     def lost(self) -> None:
         """The connection broke: what has no answer goes again, in its order."""

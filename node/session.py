@@ -24,13 +24,14 @@ from .calls import Key
 from .commands import Command, Kind, Produce, Stage, check_body, decode_head
 from .effects import WAITING, Result
 from .env import Buffer, Peer
-from .errors import Corrupt, Disconnected, DuckrowError, NoQuorum, Refused
+from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, Refused
 from .events import INFO
 from .frames import FrameReader
 from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, HELLO_SECONDS_MAX
 from .output import GONE, Output, Sink
 from .reads import Reads, known
 from .requests import Ask, Hello, Verb
+from .reserve import HARD
 
 if TYPE_CHECKING:
     from .server import Server
@@ -50,6 +51,8 @@ OPEN: Final = frozenset(
         Kind.BARRIER,
     }
 )
+# What may go into the last space of a disk.
+MAKES_ROOM: Final = frozenset({Kind.CONFIGURE, Kind.DELETE, Kind.PRUNE})
 REQUEST_BYTES: Final = 64  # what a request counts besides its body
 GOODBYE_SECONDS: Final = 1.0
 NAME_LENGTH_MAX: Final = 64  # of what a client calls itself; the rest is left out
@@ -270,6 +273,11 @@ class Session:
         if head.kind in BATCHES:
             batch = BATCHES[head.kind].of(head)
             codec.check(batch.codec, body, batch.entries)
+        elif head.kind not in MAKES_ROOM and self._node.row.status().disk == HARD:
+            raise Full(
+                "the disk is full, and its reserve is for what makes room: delete or prune "
+                "something, or change a policy"
+            )
         self._server.refuse_if_stopping()
         key = self._node.submit(Command(raw, body), head=head)
         order = _Order(self, reference, key, accepted, len(body) + REQUEST_BYTES)

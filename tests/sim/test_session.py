@@ -513,6 +513,36 @@ def test_orders_are_not_taken_in_without_end_before_some_are_answered() -> None:
     serve(work)
 
 
+def test_into_the_last_space_of_a_disk_goes_only_what_makes_room() -> None:
+    async def work(there: There) -> None:
+        wire = await there.connect()
+        await wire.produce(b"v")
+        media = there.world.hosts["a"].media
+        media.capacity = media.used
+        await wire.order(wire.batch([bytes(20_000)]))
+        assert (await wire.failure())[1] == "full"
+
+        turn = makers.Turn(b"o" * 16, 1)
+        for command in (makers.skip(turn, "t"), makers.create(turn, "u"), makers.barrier(turn)):
+            await wire.order(command)
+            assert (await wire.failure())[1:3] == (
+                "full",
+                "the disk is full, and its reserve is for what makes room: delete or prune "
+                "something, or change a policy",
+            )
+        makes_room = [
+            makers.prune(makers.Turn(b"o" * 16, 1), "t", 1),
+            makers.configure(makers.Turn(b"o" * 16, 2), "t", {"max_entries": 1}),
+            makers.delete(makers.Turn(b"o" * 16, 3), "t"),
+        ]
+        for command in makes_room:
+            await wire.order(command)
+            _, outcome, fields, _ = await wire.answer()
+            assert (outcome, fields[0]) == (Outcome.DONE, Code.ORDERED)
+
+    serve(work)
+
+
 def test_a_client_that_leaves_with_orders_under_way_leaves_nothing_and_they_are_done() -> None:
     async def work(there: There) -> None:
         wire = await there.connect()
