@@ -525,11 +525,8 @@ def test_into_the_last_space_of_a_disk_goes_only_what_makes_room() -> None:
         turn = makers.Turn(b"o" * 16, 1)
         for command in (makers.skip(turn, "t"), makers.create(turn, "u"), makers.barrier(turn)):
             await wire.order(command)
-            assert (await wire.failure())[1:3] == (
-                "full",
-                "the disk is full, and its reserve is for what makes room: delete or prune "
-                "something, or change a policy",
-            )
+            _, code, text = await wire.failure()
+            assert (code, text[:40]) == ("full", "the disk is full, and its reserve is for")
         makes_room = [
             makers.prune(makers.Turn(b"o" * 16, 1), "t", 1),
             makers.configure(makers.Turn(b"o" * 16, 2), "t", {"max_entries": 1}),
