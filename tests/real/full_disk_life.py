@@ -75,8 +75,15 @@ class Quota:
         await self._disk.reserve(name, size)
 
     def free(self) -> tuple[int, int]:
-        files = [path for path in self._root.rglob("*") if path.is_file()]
-        return max(0, self._size - sum(path.stat().st_size for path in files)), self._size
+        used = sum(map(_size, self._root.rglob("*")))
+        return max(0, self._size - used), self._size
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:  # it was unlinked just now, by a thread
+        return 0
 
 
 async def live(node: Keeper, root: Path, disk: Any, *, to_the_last_byte: bool) -> None:
