@@ -14,6 +14,7 @@ from .addresses import Unix
 from .asyncclient import AsyncClient
 from .backoff import Backoff
 from .clientcalls import Call
+from .dialling import notice_death
 from .errors import Corrupt, Disconnected, DuckrowError, LimitExceeded, NoQuorum, Refused
 
 _LOST = (OSError, TimeoutError, Disconnected, Corrupt, LimitExceeded, NoQuorum)
@@ -128,7 +129,10 @@ class Client(AsyncClient):
                 if isinstance(address, Unix):
                     await loop.create_unix_connection(lambda: wire, address.path)
                 else:
-                    await loop.create_connection(lambda: wire, address.host, address.port)
+                    transport, _ = await loop.create_connection(
+                        lambda: wire, address.host, address.port
+                    )
+                    notice_death(transport.get_extra_info("socket"))
                 self._core.connected()
                 self._transport = wire.transport
                 self._kick()

@@ -1,4 +1,4 @@
-"""Sockets of the blocking client, which the kernel waits for.
+"""Sockets of clients: how all of them notice a dead machine, and those that the kernel waits for.
 
 A receive that the kernel ends by itself after a while costs one call; a poll before it would be
 another.  Sending never waits (MSG_DONTWAIT).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import Final
+from typing import Any, Final
 
 from .addresses import Address, Unix
 
@@ -37,16 +37,21 @@ def dial(address: Address, timeout: float) -> socket.socket:
     else:
         sock = socket.create_connection((address.host, address.port), timeout)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
+        notice_death(sock)
     # The kernel waits, so that an answer that comes in time costs one call and no poll.
     sock.settimeout(None)
     seconds, micros = divmod(round(BLOCK_SECONDS * 1e6), 1_000_000)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds, micros))
     return sock
+
+
+def notice_death(sock: Any) -> None:
+    """Of a machine that says nothing any more, while somebody waits for its answer: in ten seconds."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
 
 
 def wait_writable(sock: socket.socket) -> None:

@@ -19,6 +19,7 @@ from typing import TypeVar
 import trio
 
 from .addresses import Address, Tcp, Unix, is_loopback
+from .dialling import notice_death
 from .env import Buffer, Handler, Peer
 
 log = logging.getLogger(__name__)
@@ -203,6 +204,9 @@ async def connect_to(address: Address) -> RealStream:
         stream = await trio.open_unix_socket(address.path)
     else:
         stream = await trio.open_tcp_stream(address.host, address.port)
+        found = RealStream(stream)
+        notice_death(stream.socket)
+        return found
     return RealStream(stream)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -291,3 +292,27 @@ def test_asyncio_cancelled_at_every_pass_leaves_the_client_in_order(
 
     in_asyncio(node.url, use)
     check(node, topic, told)
+
+
+@BOTH
+def test_a_machine_that_falls_silent_is_noticed_in_ten_seconds(run: Callable[..., None]) -> None:
+    """An answer that will never come would otherwise be waited for: nothing more is sent."""
+
+    async def use(row: AsyncClient) -> None:
+        await row.topics()
+        if isinstance(row, duckrow.trio.Client):
+            sock: Any = row._stream.socket  # type: ignore[union-attr]  # a real one
+        else:
+            assert isinstance(row, duckrow.aio.Client) and row._transport is not None
+            sock = row._transport.get_extra_info("socket")
+
+        of_tcp = [
+            sock.getsockopt(socket.IPPROTO_TCP, name)
+            for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        ]
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert of_tcp == [5, 2, 3]
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 10_000
+
+    with duckrow.Node(listen="tcp://127.0.0.1:0") as over_tcp:
+        run(over_tcp.url, use)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 
 from checker import Configured, Policy, Prune
 from checker.history import OK
-from duckrow.node import makers
-from duckrow.node.commands import PID_BYTES
-from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
-from duckrow.node.errors import Disconnected
+from duckrow.node.errors import Corrupt, Exists, Full, NoQuorum, NotFound, Timeout
 
 from .plan import TopicPlan
-from .service import Client
-from .workload import ANSWER_SECONDS, NODE, Observed
+from .service import client
+from .workload import Observed
+
+PATIENCE = 2.0  # seconds; then it asks again
 
 
 class Administrator:
@@ -24,14 +25,10 @@ class Administrator:
 
     def __init__(self, env: Env, seen: Observed) -> None:
         self._env, self._seen, self._plan = env, seen, seen.plan
-        self._client = Client(env, NODE)
-        self._pid = env.rng.randbytes(PID_BYTES)
-        self._seq = 0
         self.ready = trio.Event()
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._client.run)
+        async with client(self._env, timeout=PATIENCE) as self._row:
             for topic in self._plan.topics:
                 await self._configure(topic, topic.policy, create=True)
             self.ready.set()
@@ -61,10 +58,8 @@ class Administrator:
 
     async def make_room(self) -> None:
         """All that was ever acknowledged goes."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._client.run)
+        async with client(self._env, timeout=PATIENCE) as self._row:
             await self._prune_all()
-            nursery.cancel_scope.cancel()
 
     async def _prune_all(self) -> None:
         for topic in self._plan.topics:
@@ -76,10 +71,8 @@ class Administrator:
     async def _prune(self, topic: TopicPlan, partition: int, number: int) -> None:
         prune = Prune((topic.name, partition), number, trio.current_time())
         self._seen.history.prunes.append(prune)
-        result = await self._order(
-            lambda turn: makers.prune(turn, topic.name, number, partition=partition)
-        )
-        prune.outcome = OK if result.code == Code.ORDERED else prune.outcome
+        await self._insist(lambda: self._row.prune(topic.name, number, partition=partition))
+        prune.outcome = OK
 
     async def _configure(
         self, topic: TopicPlan, policy: dict[str, object], *, create: bool
@@ -96,35 +89,30 @@ class Administrator:
             trio.current_time(),
         )
         self._seen.history.configured.append(configured)
-        make = makers.create if create else makers.configure
-        result = await self._order(lambda turn: make(turn, topic.name, policy))
+        user: dict[str, Any] = {
+            k: v / 1e6 if k == "max_age" and isinstance(v, int) else v for k, v in policy.items()
+        }
+        make = self._row.create_topic if create else self._row.set_topic
+        await self._insist(lambda: make(topic.name, **user))
         configured.ended = trio.current_time()
-        if result.code not in (Code.ORDERED, Code.EXISTS):
-            self._seen.problems.append(f"{'create' if create else 'configure'} {policy}: {result}")
 
-    async def _order(self, make: object) -> Result:
-        self._seq += 1
-        turn = makers.Turn(self._pid, self._seq, 1, self._seq - 1, self._seen.wall_us())
-        command = make(turn)  # type: ignore[operator]
+    async def _insist(self, act: Callable[[], Awaitable[object]]) -> None:
+        """Until it is done, or was done by an earlier try of which nobody told."""
         while True:
-            with trio.move_on_after(ANSWER_SECONDS):
-                try:
-                    result = await self._client.order(command)
-                    if isinstance(result, Result) and result.code not in (
-                        Code.GAP,
-                        Code.UNKNOWN_PRODUCER,
-                    ):
-                        return result
-                    if isinstance(result, Result):
-                        if not self._seen.lossy:
-                            self._seen.problems.append(
-                                f"the administrator's lane is lost: {result}"
-                            )
-                        self._pid = self._env.rng.randbytes(PID_BYTES)
-                        self._seq = 1
-                        command = make(makers.Turn(self._pid, 1, 1, 0, self._seen.wall_us()))  # type: ignore[operator]
-                except Disconnected:
-                    pass
+            try:
+                await act()
+                return
+            except Exists:
+                return
+            except NotFound:  # it went with what a loss of power took
+                if not self._seen.lossy:
+                    raise
+                return
+            except Corrupt:
+                if not self._seen.ended:
+                    raise
+            except (Timeout, NoQuorum, Full):
+                pass
             await trio.sleep(self._env.rng.uniform(0.02, 0.3))
 
 

@@ -19,7 +19,8 @@ from checker import Loss
 from duckrow.node.storeoptions import FSYNC
 
 from .plan import Plan
-from .workload import NODE, Observed
+from .service import NODE
+from .workload import Observed
 from .world import Host, World
 
 IN_FLIGHT_SECONDS = 5.0
@@ -74,13 +75,27 @@ class Fate:
         media = self._host.media
         media.sync_eio = media.write_eio = media.read_eio = media.names_eio = 0
         media.disarm()
-        if self._host.life.paused:
-            self._world.resume(NODE)
+        for name, host in self._world.hosts.items():
+            if host.life.paused:
+                self._world.resume(name)
         self.revive()
+        if not self._seen.stop.is_set():
+            self.revive_clients()
 
     def revive(self) -> None:
         if not self._host.alive:
             self._boot()
+
+    def revive_clients(self) -> None:
+        for name, program in self._seen.programs.items():
+            if not self._world.hosts[name].alive:
+                self._world.start(name, program)
+
+    def _some_clients(self) -> list[str]:
+        hosts = self._world.hosts
+        return [
+            name for name in self._seen.programs if hosts[name].alive and self._rng.random() < 0.5
+        ]
 
     def kill(self, *, power: bool) -> None:
         if power:
@@ -127,6 +142,18 @@ class Fate:
                 await trio.sleep(hold)
                 if host.life.paused:
                     self._world.resume(NODE)
+            case "client-kill":
+                for name in self._some_clients():
+                    self._world.kill(name, power=rng.random() < 0.3)
+                await trio.sleep(hold)
+                self.revive_clients()
+            case "client-pause":
+                names = self._some_clients()
+                for name in names:
+                    self._world.pause(name)
+                await trio.sleep(hold)
+                for name in names:
+                    self._world.resume(name)
             case "cut" | "one-way":
                 for name in list(self._world.hosts):
                     if name != NODE and rng.random() < 0.6:

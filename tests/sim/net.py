@@ -7,7 +7,8 @@ It shows what an application sees of a bad network through TCP, and nothing else
 - back-pressure: what was sent and not yet read by the peer fills a window;
 - resets in the middle; a fin after the data; a reset for data that nobody will read any more;
 - silence: a cut link, or a host without power.  Cuts are one-way; two of them are a partition;
-- connects that are refused (no listener) or time out (silence).
+- connects that are refused (no listener) or time out (silence);
+- keep-alive: whoever dialled notices a silent machine after a while, though he sends nothing.
 
 A link never drops, doubles or reorders within a stream, for TCP does not.  Messages held by a cut
 arrive after it is healed, as retransmissions do; a host that lost power answers them with a reset
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .park import Life
     from .world import Host, World
 
+WINDOW = 256 * 1024  # bytes sent and not read by the peer
+NOTICE_SECONDS = 11.0  # without a word from the other machine; then whoever dialled hangs up
 RTO = 0.2  # seconds, doubled with each loss up to RTO_MAX
 RTO_MAX = 3.0
 SYN_TRIES = 5
@@ -60,7 +63,9 @@ class Net:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rng = world.rng("net")
+        self.window = WINDOW  # of connections to come
         self.split = 0.02  # probability that a send goes in smaller segments
+        self.noticed_at = 0.0  # by then all who dialled have noticed who is dead
         self.counts = {"segments": 0, "stalls": 0, "resets": 0, "dials": 0}
         self._links: dict[tuple[str, str], Link] = {}
         self._streams: dict[SimStream, None] = {}
@@ -144,6 +149,9 @@ class Net:
                 self._streams.pop(stream, None)
                 if not silent:
                     self.send(stream, "reset", b"")
+                elif stream.peer.dialled:
+                    self.noticed_at = self.world.clock.now + NOTICE_SECONDS
+                    self.world.clock.call_at(self.noticed_at, self._notice, stream.peer)
                 stream.broken = True
 
     def host_started(self, host: Host) -> None:
@@ -151,6 +159,10 @@ class Net:
         unanswered, host.unanswered = host.unanswered, []
         for stream in unanswered:
             self._refuse(stream)
+
+    def _notice(self, stream: SimStream) -> None:
+        if not stream.closed and not stream.broken and stream.life.alive:
+            stream.break_off()
 
     async def connect(self, host: Host, life: Life, target: str, port: int) -> SimStream:
         await life.gate()
@@ -173,6 +185,7 @@ class Net:
             raise ConnectionRefusedError(errno.ECONNREFUSED, text)
         near, far = SimStream(self, host, life), SimStream(self, other, other.life)
         near.peer, far.peer = far, near
+        near.dialled = True
         self._streams[near] = self._streams[far] = None
         listener.backlog.append(far)
         listener.arrived.fire()

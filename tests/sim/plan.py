@@ -36,6 +36,8 @@ KINDS = (
     "skew",
     "in-a-row",
     "stop",
+    "client-kill",
+    "client-pause",
 )
 
 
@@ -67,7 +69,10 @@ class Plan:
     gap: float = 0.05  # mean seconds between two produces of a producer
     batch: int = 3  # entries at most
     value_bytes: int = 40
-    window: int = 1  # batches of a lane in flight
+    window: int = 1  # calls for a lane in flight
+    cancel: float = 0.0  # share of the calls that are cancelled
+    accepted: float = 0.0  # share of the entries that are first accepted, and asked for later
+    stream_bytes: int = 256 * 1024  # of a connection that are sent and not read
     faults: tuple[str, ...] = ()
     tempo: float = 1.0  # of the faults
     hands: int = 1  # faults at the same time
@@ -94,7 +99,10 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> Plan:
         gap=rng.choice((0.003, 0.01, 0.03, 0.2)),
         batch=rng.choice((1, 1, 3, 20)),
         value_bytes=rng.choice((16, 40, 40, 400)),
-        window=rng.choice((1, 1, 1, 3)),
+        window=rng.choice((1, 1, 3, 10)),
+        cancel=rng.choice((0.0, 0.0, 0.1)),
+        accepted=rng.choice((0.0, 0.3)),
+        stream_bytes=rng.choice((1, 64, 64)) * 4 * 1024,
         faults=tuple(rng.sample(kinds, rng.randint(0, 8))),
         tempo=rng.choice((0.15, 0.4, 1.0)),
         hands=rng.choice((1, 1, 2)),

@@ -18,8 +18,10 @@ from checker import Content, check
 from checker.history import Report
 from duckrow.node.alone import Options, open_node
 from duckrow.node.capture import CHUNK_BYTES
+from duckrow.node.entries import entries_of
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, Damaged, DiskFailed, DuckrowError, Full
+from duckrow.node.events import ERROR
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.reading import Pull
@@ -27,12 +29,15 @@ from duckrow.node.storeoptions import StoreOptions
 
 from .administrator import Administrator
 from .clock import SimDeadlock
+from .consumers import Consumer
 from .faults import Fate
+from .pages import BLOCK
 from .plan import Plan, drawn
-from .service import batches_of, serve
+from .producers import Producer
+from .service import NODE, serve
 from .stager import Stager
 from .watch import Watch
-from .workload import NODE, Consumer, Observed, Producer
+from .workload import Observed
 from .world import World
 
 # How a node may end by itself: its disk has failed, or is too full to begin.
@@ -107,6 +112,7 @@ class _Run:
     def __init__(self, world: World, plan: Plan) -> None:
         self.world, self.plan = world, plan
         self.seen = Observed(plan)
+        self.seen.history.shared_bytes = plan.window * plan.batch * (plan.value_bytes + 16)
         self.node: Keeper | None = None
         self.watch = Watch(world, self.seen)
         self.stopping = trio.Event()  # the node is to end in order
@@ -114,10 +120,9 @@ class _Run:
         self.slice_bytes = world.rng("slices").choice((CHUNK_BYTES, CHUNK_BYTES, 128))
 
     async def main(self, world: World) -> None:
-        world.net.split = self.plan.split
+        world.net.split, world.net.window = self.plan.split, self.plan.stream_bytes
         self.boot()
         world.hosts[NODE].media.sync_latency = self.plan.sync_seconds
-        self.seen.wall_us = world.hosts[NODE].wall_us
         administrators: list[Administrator] = []
 
         async def administrate(env: Env) -> None:
@@ -128,12 +133,13 @@ class _Run:
         while not administrators or not administrators[0].ready.is_set():
             await trio.sleep(0.05)
             assert world.clock.now < 60.0, "the topics cannot be made"
-        for index in range(self.plan.producers):
-            world.start(f"p{index}", lambda env: Producer(env, self.seen).run())
-        for index in range(self.plan.consumers):
-            world.start(f"c{index}", lambda env: Consumer(env, self.seen).run())
-        for index in range(self.plan.stagers):
-            world.start(f"s{index}", lambda env: Stager(env, self.seen).run())
+        for kind, letter, count in (
+            (Producer, "p", self.plan.producers),
+            (Consumer, "c", self.plan.consumers),
+            (Stager, "s", self.plan.stagers),
+        ):
+            for index in range(count):
+                self._add_client(f"{letter}{index}", kind)
         hands = [
             Fate(world, self.plan, self.seen, self.boot, self.stop, n)
             for n in range(self.plan.hands)
@@ -142,6 +148,14 @@ class _Run:
             for hand in hands:
                 nursery.start_soon(hand.run)
         await self._end(hands[0])
+
+    def _add_client(self, name: str, kind: type[Producer | Consumer | Stager]) -> None:
+        async def program(env: Env) -> None:
+            starts = self.world.hosts[name].starts
+            await kind(env, self.seen, f"{name}-{starts}").run()
+
+        self.seen.programs[name] = program
+        self.world.start(name, program)
 
     def boot(self) -> None:
         self.world.start(NODE, self._program)
@@ -177,15 +191,18 @@ class _Run:
                 opened = True
                 self.watch.attach(node)
                 self.node = node
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(serve, env, node)
-                    await stopping.wait()
-                    nursery.cancel_scope.cancel()
+                await serve(env, node, self._note, stopping)
         except Corrupt as error:
             if opened or not self.seen.wild:
                 raise
             self.seen.refused = str(error)
             self.world.note("refused")
+
+    def _note(
+        self, level: int, template: str, /, *args: object, exc_info: BaseException | None = None
+    ) -> None:
+        if level >= ERROR:
+            self.seen.problem("handler", template % args)
 
     async def _end(self, fate: Fate) -> None:
         """Calm: everybody gets on; then the node restarts, and holds what it held before."""
@@ -194,9 +211,9 @@ class _Run:
         await trio.sleep(0.5)
         await self._squeeze()
         fate.calm()
-        began = trio.current_time() + 1.0
+        began = max(trio.current_time(), self.world.net.noticed_at) + 1.0
         self.seen.calm_since = began
-        await trio.sleep(1.0 + self.plan.calm)
+        await trio.sleep_until(began + self.plan.calm)
         self._take_calm(began)
         self.seen.stop.set()
         deadline = trio.current_time() + 90.0  # of the most patient client
@@ -262,8 +279,16 @@ class _Run:
             )
 
     def _holds_back(self) -> bool:
-        """A stage that nobody commits keeps the row from it on, until it expires after an hour."""
-        return self.node is not None and bool(self.node.state.stages)
+        """Whether there need not be room, though everything was pruned.
+
+        A batch that is staged, or waits, keeps the row from it on.  And where a segment is a block
+        or two, its index files take as much of the disk as it does, and more than the reserve.
+        """
+        node = self.node
+        if node is None:
+            return False
+        state, options = node.state, node.row.store.options
+        return bool(state.stages or state.waiting) or options.segment_bytes < 4 * BLOCK
 
     def _disk_state(self) -> str:
         node = self.node
@@ -337,9 +362,7 @@ class _Run:
             except (DuckrowError, OSError) as error:
                 self.seen.problems.append(f"unreadable: {topic}/{partition} after {done}: {error}")
                 break
-            heads = [[*batch[:-1], len(batch.body)] for batch in found.batches]
-            body = b"".join(bytes(batch.body) for batch in found.batches)
-            for batch in batches_of(topic, heads, body):
+            for batch in entries_of(topic, found).batches:
                 age = node.wall_us() - batch.time - LATE_US
                 if 0 < topic_now.policy.max_age < age and not self.seen.ended:
                     self.seen.problems.append(f"too-old: {topic}/{partition} {batch.first}")

@@ -6,46 +6,56 @@ batches it never commits, and some commits it sends twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import trio
 
 from checker import Produce
 from checker.history import FAIL, INFO, OK, Key
 from duckrow.node import columns, makers
-from duckrow.node.commands import PID_BYTES, Command
-from duckrow.node.effects import Code, Reason, Result, explain
+from duckrow.node.clientcore import ClientCore
+from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
-from duckrow.node.errors import Disconnected
+from duckrow.node.errors import (
+    Conflict,
+    Corrupt,
+    DuckrowError,
+    Full,
+    NoQuorum,
+    Refused,
+    Timeout,
+)
+from duckrow.node.outboxes import Order
+from duckrow.node.parts import Maker, Part
 
-from .service import Client
-from .workload import ANSWER_SECONDS, NODE, Lane, Observed
+from .service import client
+from .workload import Observed
 
 Name = tuple[int, int]
-LOST = (Code.GAP, Code.UNKNOWN_PRODUCER)
-GONE = (Reason.STAGE_GONE, Reason.STAGE_OTHERS, Reason.BATCH_PASSED)
+PATIENCE = 60.0  # seconds
 
 
 class Stager:
-    def __init__(self, env: Env, seen: Observed) -> None:
-        self._env, self._seen, self._plan = env, seen, seen.plan
-        self._client = Client(env, NODE)
-        self._pid = env.rng.randbytes(PID_BYTES)
-        self._lanes: dict[Key, Lane] = {}
+    def __init__(self, env: Env, seen: Observed, who: str) -> None:
+        self._env, self._seen, self._plan, self._who = env, seen, seen.plan, who
         self._batch = self._count = 0
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._client.run)
+        async with client(self._env, timeout=PATIENCE) as self._row:
             while not self._seen.stop.is_set():
                 await self._job()
                 gap = max(5 * self._plan.gap, 0.05 if self._seen.calm_since is None else 0.5)
                 await trio.sleep(self._env.rng.expovariate(1 / gap))
 
     async def _job(self) -> None:
-        rng = self._env.rng
         self._batch += 1
-        made, names = [], []
+        made: list[Produce] = []
+        try:
+            await self._stage_and_commit(made)
+        finally:  # if it is killed, too
+            for batch in made:
+                batch.ended = min(batch.ended, trio.current_time())
+
+    async def _stage_and_commit(self, made: list[Produce]) -> None:
+        rng, names = self._env.rng, []
         for _ in range(rng.randint(1, 4)):
             topic = rng.choice(self._plan.topics)
             batch = self._make((topic.name, rng.randrange(topic.partitions)))
@@ -65,16 +75,20 @@ class Stager:
         if outcome != OK:
             return
         if count != sum(len(batch.values) for batch in made):
-            self._problem(f"{count} entries were committed of {[batch.values for batch in made]}")
-        if rng.random() < 0.3 and (await self._commit(names))[1] != count and not self._seen.lossy:
-            self._problem(f"batch {self._batch}, committed again, has another number of entries")
+            text = f"{count} entries were committed of {[batch.values for batch in made]}"
+            self._seen.problem(self._who, text)
+        if rng.random() < 0.3:
+            again = await self._commit(names)
+            if again not in ((OK, count), (INFO, 0)) and not self._seen.may_forget:
+                text = f"batch {self._batch}, committed again, has another number of entries"
+                self._seen.problem(self._who, text)
 
     def _make(self, key: Key) -> Produce:
         values = []
         for _ in range(self._env.rng.randint(1, self._plan.batch)):
             self._count += 1
-            values.append(f"{self._env.name}.{self._count}")
-        together = f"{self._env.name}/{self._batch}"
+            values.append(f"{self._who}.{self._count}")
+        together = f"{self._who}/{self._batch}"
         batch = Produce(self._env.name, key, values, trio.current_time(), together=together)
         self._seen.history.produces.append(batch)
         return batch
@@ -89,70 +103,72 @@ class Stager:
         body = columns.encode(values)
         batch.size = len(body)
         topic, partition = batch.key
-        result = await self._ask(
-            batch.key,
-            lambda turn: makers.stage(
-                turn,
-                topic,
-                body,
-                len(values),
-                writer=self._env.name.encode(),
-                batch=self._batch,
-                task=0,
-                partition=partition,
-                partitions=partitions,
-            ),
-        )
-        if result is None:
+        try:
+            result = await self._ask(
+                batch.key,
+                lambda turn: makers.stage(
+                    turn,
+                    topic,
+                    body,
+                    len(values),
+                    writer=self._who.encode(),
+                    batch=self._batch,
+                    task=0,
+                    partition=partition,
+                    partitions=partitions,
+                ),
+            )
+        except DuckrowError as error:
+            if not isinstance(error, Full | Refused | NoQuorum):
+                self._check(f"stage in {batch.key}", error)
             return None
-        if result.code != Code.STAGED:
-            if result.code not in (Code.FULL, Code.REFUSED):
-                self._problem(f"stage: {explain(result)}")
-            return None
+        assert result.code == Code.STAGED, result
         return result.position, result.detail
 
     async def _commit(self, names: list[Name]) -> tuple[str, int]:
         """Tries a few times if there is no room."""
-        writer, batch = self._env.name.encode(), self._batch
+        writer, batch = self._who.encode(), self._batch
         for _ in range(3):
-            result = await self._ask(
-                ("", 0), lambda turn: makers.commit(turn, writer, batch, names)
-            )
-            if result is None:
-                return INFO, 0
-            if result.code == Code.ORDERED:
-                return OK, result.count
-            if result.code != Code.FULL:
-                if result.reason in GONE and not self._seen.lossy:
-                    self._problem(f"commit: {explain(result)}")
+            try:
+                result = await self._ask(
+                    ("", 0), lambda turn: makers.commit(turn, writer, batch, names)
+                )
+            except Full:
+                await trio.sleep(self._env.rng.uniform(0.05, 0.3))
+            except NoQuorum:
                 break
-            await trio.sleep(self._env.rng.uniform(0.05, 0.3))
+            except DuckrowError as error:
+                self._check(f"commit {batch}", error)
+                return (INFO if isinstance(error, Timeout | Corrupt) else FAIL), 0
+            else:
+                return OK, result.count
         return FAIL, 0
 
-    async def _ask(self, key: Key, make: Callable[[makers.Turn], Command]) -> Result | None:
-        """Until there is a final result; None: what it had done before is lost with the power."""
-        lane = self._lanes.get(key) or Lane(self._pid, 1, *key)
-        self._lanes[key] = lane
-        seq = lane.take()
-        command = make(lane.turn(seq, self._seen.wall_us()))
-        while True:
-            result: Result | str | None = None
-            with trio.move_on_after(ANSWER_SECONDS):
-                try:
-                    result = await self._client.order(command)
-                except Disconnected:
-                    pass
-            if isinstance(result, Result):
-                break
-            await trio.sleep(self._env.rng.uniform(0.01, 0.3))
-        lane.open.pop(seq)
-        if result.code in LOST:
-            if not self._seen.lossy:
-                self._problem(f"the lane of {key} is lost: {explain(result)}")
-            self._pid = self._env.rng.randbytes(PID_BYTES)
-            self._lanes.clear()
-            return None
+    async def _ask(self, key: Key, make: Maker) -> Result:
+        """
+        Raises:
+            DuckrowError: what went wrong.
+        """
+
+        def begin(core: ClientCore) -> Order:
+            boxes = core._boxes
+            boxes._order += 1
+            call = _Order(boxes)
+            boxes.into(call, Part(call, make=make, order=boxes._order), *key, 1)
+            return call
+
+        result: Result = await self._row._result(self._row._begin(begin), PATIENCE)
         return result
 
-    def _problem(self, text: str) -> None:
-        self._seen.problems.append(f"{self._env.name}: {text}")
+    def _check(self, what: str, error: DuckrowError) -> None:
+        """Nobody else has its writer, and stages stay for an hour."""
+        seen = self._seen
+        if not (seen.may_forget or seen.ended):
+            seen.problem(self._who, f"{what}: {type(error).__name__}: {error}")
+
+
+class _Order(Order):
+    """A command of a topic's lane; the product's clients have none yet."""
+
+    def rerouted(self, part: Part) -> None:
+        self.finish(error=Conflict("the topic was made anew, with another number of partitions"))

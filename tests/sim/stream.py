@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .park import Life
     from .world import Host
 
-WINDOW = 256 * 1024  # bytes sent and not read by the peer
 RECEIVE = 64 * 1024  # what a receive gives at most, unless it is told
 
 
@@ -26,13 +25,14 @@ class SimStream(trio.abc.Stream):
         self.host, self.life = host, life
         self.peer: SimStream = self
         self.broken = self.closed = self.ended = False  # ended: the peer's fin is here
+        self.dialled = False  # this end did
         self.last_arrival = 0.0  # of what this end sent
         # What this end sent and the peer has not got.  Each arrival takes the oldest, whichever
         # message it was scheduled for: a stream keeps its order through cuts and jitter.
         self.flight: deque[tuple[str, bytes]] = deque()
         self._net = net
         self._received: deque[bytes] = deque()
-        self._window = WINDOW  # what may still be sent
+        self._window = net.window  # what may still be sent
         self._readable = Pulse()
         self._writable = Pulse()
         self._sending = self._receiving = False

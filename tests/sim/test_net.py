@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from duckrow.node.env import Env
-from sim.net import RTO
-from sim.stream import WINDOW, SimStream
+from sim.net import RTO, WINDOW
+from sim.stream import SimStream
 from sim.world import World
 
 PORT = 1

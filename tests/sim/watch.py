@@ -15,7 +15,8 @@ from duckrow.node.capture import state_hash
 from duckrow.node.keeper import Keeper
 from duckrow.node.row import Item
 
-from .workload import NODE, Observed
+from .service import NODE
+from .workload import Observed
 from .world import World
 
 HASH_EVERY = 64  # items
@@ -58,6 +59,7 @@ class Watch:
             self._hashes.clear()
         elif lineage != self._lineage and self._lineage and not (seen.flips or seen.doubted):
             seen.problems.append("lineage: there is a new one, and nothing can be lost")
+        seen.new_lineage |= self._lineage not in (0, lineage)
         self._lineage = lineage
         seen.fresh, seen.ambiguous = None, False
 
