@@ -23,6 +23,7 @@ import trio
 from duckrow.node import makers
 from duckrow.node.alone import Options, open_node
 from duckrow.node.commands import Command
+from duckrow.node.daemon import calm_collector
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB
@@ -129,6 +130,7 @@ async def _prune(folder: Path, scene: Scene, entries: int) -> tuple[Steps, Steps
     kept = topics[:: scene.of] if scene.of > 1 else []
     pruned = [topic for topic in topics if topic not in kept]
     async with open_node(real_env("bench", folder), OPTIONS) as node:
+        calm_collector()
         if scene.topics > 100:  # the policy is there from the start
             for command in _pruning(node, topics, scene):
                 await node.order(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 
 import pytest
@@ -703,6 +704,29 @@ def test_a_client_that_leaves_while_it_pulls_and_follows_leaves_nothing() -> Non
         assert there.server.sessions == {}
 
     serve(work)
+
+
+def test_a_session_that_ended_does_not_wait_for_the_garbage_collector() -> None:
+    """The daemon looks for rings among old objects next to never."""
+
+    async def work(there: There) -> None:
+        wire, broken = await there.connect(), await there.connect()
+        await wire.order(wire.batch([b"one"]))
+        await wire.send(Verb.PULL, *Ask("none", wait_us=60_000_000).fields())
+        await wire.send(Verb.FOLLOW, *Ask("t").fields(), 1000)
+        await trio.sleep(6)
+        await broken.stream.send_all(b"\xff" * 8)
+        await wire.stream.aclose()
+        await trio.sleep(6)
+
+        assert [each for each in gc.get_objects() if isinstance(each, Session)] == []
+
+    gc.collect()
+    gc.disable()
+    try:
+        serve(work)
+    finally:
+        gc.enable()
 
 
 async def followed(wire: Wire, count: int) -> list[int]:
