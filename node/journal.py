@@ -62,7 +62,8 @@ class Recovered:
     bundles: tuple[Bundle, ...]  # of the installed view, behind `delivered`: each origin's in order
     staged: tuple[Bundle, ...]  # own ones that are not settled, the oldest first
     ordered: frozenset[Name]  # of these, those that are in the row
-    lost_stages: tuple[Name, ...]  # of these, those that damage took
+    lost_stages: tuple[Name, ...]  # those of them that damage took
+    damaged: bool  # what was acknowledged may be lost: the uuid is a new one
 
 
 class Journal:
@@ -110,6 +111,7 @@ class Journal:
             # a stranger now, and follows.
             waiting, delivered = {}, {}
         self._waiting = waiting
+        damaged = store.exposed
         incarnation = env.rng.getrandbits(INCARNATION_BITS)
         await store.begin(incarnation)
         if self._doubted:
@@ -144,6 +146,7 @@ class Journal:
             staged=tuple(bundle for _, bundle in staged if bundle is not None),
             ordered=frozenset(name for name, stage in stages.items() if stage.ordered),
             lost_stages=tuple(name for name, bundle in staged if bundle is None),
+            damaged=damaged,
         )
 
     def _delivered(self) -> dict[int, int]:
