@@ -103,8 +103,9 @@ class Neighbours:
         self._feed(peer, neighbour, link, streams)
         if link.follow is None or neighbour.served is None or link.follow[0] != neighbour.served[0]:
             self._serve(peer, neighbour, link.follow)
-        if first and not self.standing.active:
-            self.links_due = True  # it may be ahead, and be followed
+        ahead = link.position > self.standing.position and self.following.upstream is None
+        if (first or ahead) and not self.standing.active:
+            self.links_due = True  # at once, so that it can be followed
 
     def tell_links(self, streams: Streams) -> None:
         """What every neighbour has to know of this end, if it is time to say so."""
@@ -199,7 +200,7 @@ class Neighbours:
                 self.send(peer, acks)
 
     def _serve(self, peer: int, neighbour: Neighbour, follow: tuple[int, int] | None) -> None:
-        if follow != neighbour.served and self.standing.keeps_row:
+        if follow != neighbour.served:
             neighbour.served = follow
             self.outbox.put(Serve(peer, follow))
 

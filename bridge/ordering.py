@@ -207,7 +207,8 @@ class Ordering:
         if streams is not None:
             streams.drop(origin, s)  # O3
         if origin == standing.id:
-            self.pending.ordered(bundle)
+            for stage in self.pending.ordered(bundle):
+                self.outbox.put(Settled(stage))
             self._own_bytes.pop(s, None)
 
     def _streams_of(self, view: int) -> Streams | None:

@@ -5,8 +5,8 @@
                     '--> on disk as a --'            |
                          stage   ^---- the view is over
 
-A command that is in a bundle leaves when that very bundle becomes an item, whichever view or
-incarnation brings it (P2): a bundle's name is given once.  The end of a view is no reason to send
+A command that is in a bundle leaves when that bundle becomes an item, whichever view or incarnation
+brings it (P2): a bundle's name is given once.  The end of a view is no reason to send
 anything again, since part of it may be in the cut (P3).  But who is *active* in the next view has
 the whole row up to its mark: what is still here then was dropped by everybody.
 
@@ -119,14 +119,35 @@ class Pending:
     def bundled(self, bundle: Bundle) -> None:
         self._bundled[name_of(bundle)] = Waiting(bundle.commands, (name_of(bundle),))
 
-    def ordered(self, bundle: Bundle) -> None:
-        """It is an item now (P2)."""
-        self._bundled.pop(name_of(bundle), None)
+    def ordered(self, bundle: Bundle) -> list[Name]:
+        """This own bundle is an item now (P2).  Gives the stages that are over by it.
+
+        A bundle that is not known here was made before power was lost, which took its record but
+        not that of the stage: then it is known by its commands.
+        """
+        if self._bundled.pop(name_of(bundle), None) is not None:
+            return []
+        heads = {command.head for command in bundle.commands}
+        over: list[Name] = []
+        kept = [_without(heads, waiting) for waiting in self._staged]
+        self._staged = deque(waiting for waiting in kept if waiting.commands)
+        over += [name for waiting in kept if not waiting.commands for name in waiting.stages]
+        for name, waiting in list(self._bundled.items()):
+            self._bundled[name] = left = _without(heads, waiting)
+            if not left.commands:
+                del self._bundled[name]
+                over.append(name)
+        return over
 
     def again(self) -> None:
         """This node acts in a new view: what has no place yet goes first, in its old order (P3)."""
         self._staged.extendleft(reversed(self._bundled.values()))
         self._bundled.clear()
+
+
+def _without(heads: set[bytes], waiting: Waiting) -> Waiting:
+    left = tuple(command for command in waiting.commands if command.head not in heads)
+    return Waiting(left, waiting.stages)
 
 
 def size_of(waiting: Waiting) -> int:

@@ -58,6 +58,8 @@ class Views:
         view = standing.newest
         if old is None or old.view != standing.installed or view.id != standing.installed + 1:
             return
+        if not standing.keeps_row:
+            return  # a witness that began a row would be followed, and never go on
         cut = dict(view.cut)
         if old.lacks(standing.delivered, cut):
             return  # counters would not do: a relay may have dropped what it counted

@@ -13,6 +13,7 @@ from .protocol_load import Load
 from .protocol_plan import Plan, draw
 from .protocol_world import World
 
+FOUNDED_IN = 1.0  # seconds
 SETTLES_IN = 25.0  # seconds after all is well again
 
 
@@ -70,12 +71,12 @@ def run_seed(seed: int, profile: str = "mixed", *, keep_story: bool = False) -> 
 
 def _play(world: World) -> float:
     plan = world.plan
-    world.run_until(0.4)
+    world.run_until(FOUNDED_IN)
     if 1 not in world.ledger.views:
         raise Broken("LIVENESS", "the cluster was not founded")
     load, faults = Load(world), Faults(world)
     faults.begin()
-    end = 0.4 + plan.seconds
+    end = FOUNDED_IN + plan.seconds
     while world.now < end and faults.ends_early is None:
         world.run_until(min(world.now + 0.01, end))
     faults.heal()

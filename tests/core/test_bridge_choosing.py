@@ -1,0 +1,207 @@
+"""Choosing: what the next view should be, given what a majority of the voters reported."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.bridgekit import disk, run, view
+from duckrow.bridge.choosing import choose
+from duckrow.bridge.electorate import incarnation_of, is_majority, voter_of, votes
+from duckrow.bridge.messages import Join, Report
+from duckrow.node.row import View
+
+LAG = 10
+
+
+def exact(id_: int, journaled: dict[int, int] | None = None, position: int = 5) -> Report:
+    return Report(True, journaled or {}, run(id_), position)
+
+
+def inexact(id_: int, start: int = 1, position: int = 5) -> Report:
+    return Report(False, None, run(id_, start), position)
+
+
+def join(id_: int, *, generation: int = 0, of: int = 1, position: int = 5, wish: int = 0) -> Join:
+    return Join(run(id_, 1), disk(id_, generation), of, position, wish)
+
+
+def chosen(
+    reports: dict[int, Report],
+    joins: dict[int, Join] | None = None,
+    *,
+    of: View | None = None,
+    retired: int | None = None,
+    leaving: frozenset[tuple[int, int]] = frozenset(),
+) -> View | None:
+    return choose(
+        of or view(), reports, joins or {}, lag_items=LAG, retired=retired, leaving=leaving
+    )
+
+
+def ids(found: View | None) -> tuple[int, ...]:
+    assert found is not None
+    return tuple(member.id for member in found.members)
+
+
+def test_the_cut_is_the_least_that_the_exact_ones_hold_of_every_member() -> None:
+    found = chosen({1: exact(1, {1: 9, 2: 4, 3: 7}), 2: exact(2, {1: 6, 2: 8, 3: 7})})
+
+    assert found is not None
+    assert dict(found.cut) == {1: 6, 2: 4, 3: 7}
+    assert found.cont == (1, 2)
+    assert found.id == 2
+
+
+def test_the_dead_have_a_cut_too() -> None:
+    found = chosen({1: exact(1, {3: 2}), 2: exact(2, {3: 2})})
+
+    assert found is not None
+    assert dict(found.cut)[3] == 2
+    assert ids(found) == (1, 2)
+
+
+def test_without_an_exact_report_nothing_is_proposed() -> None:
+    """The cluster waits rather than forgets."""
+    assert chosen({1: inexact(1), 2: inexact(2), 3: inexact(3)}) is None
+
+
+def test_an_inexact_voter_is_a_newcomer_that_does_not_touch_the_cut() -> None:
+    found = chosen({1: exact(1, {1: 3}), 2: inexact(2)})
+
+    assert found is not None
+    assert ids(found) == (1, 2)
+    assert dict(found.cut)[1] == 3
+    assert found.cont == (1,)
+    assert incarnation_of(found, 2) == run(2, 1)
+
+
+def test_who_is_far_behind_is_left_out() -> None:
+    assert ids(chosen({1: exact(1, position=50), 2: inexact(2, position=40), 3: exact(3)})) == (
+        1,
+        2,
+        3,
+    )
+    assert chosen({1: exact(1, position=50), 2: inexact(2, position=39)}) is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "members", "enough"),
+    [
+        ({1: 1, 2: 1, 3: 1, 4: 1, 5: 1}, (1, 2), False),
+        ({1: 1, 2: 1, 3: 1, 4: 1, 5: 1}, (1, 2, 3), True),
+        ({1: 2, 2: 1}, (1,), True),
+        ({1: 2, 2: 1}, (2,), False),
+        ({1: 1, 2: 1}, (1,), False),
+    ],
+)
+def test_members_are_a_majority_of_all_weights(
+    weights: dict[int, int], members: tuple[int, ...], enough: bool
+) -> None:
+    """Not of the heads, and not of those in the view: two of a view of two are no majority of five."""
+    of = view(members=members, weights=weights)
+    found = chosen({id_: exact(id_) for id_ in members}, of=of)
+
+    assert (found is not None) is enough
+    assert is_majority(of, members) is enough
+
+
+def test_a_witness_votes_and_is_no_member() -> None:
+    of = view(members=(1, 2), witnesses=(3,))
+    found = chosen({1: exact(1), 3: inexact(3)}, of=of)
+
+    assert ids(found) == (1,)
+    assert chosen({1: exact(1)}, of=of) is None
+
+
+def test_a_fresh_disk_is_admitted_under_the_known_id() -> None:
+    found = chosen({1: exact(1), 2: exact(2)}, {3: join(3, generation=1)})
+
+    assert found is not None
+    assert ids(found) == (1, 2, 3)
+    assert votes(found, 3, disk(3, 1))
+    assert not votes(found, 3, disk(3))
+
+
+def test_a_fresh_disk_is_admitted_when_it_has_caught_up() -> None:
+    reports = {1: exact(1, position=50), 2: exact(2, position=50)}
+
+    assert ids(chosen(reports, {3: join(3, generation=1, position=39)})) == (1, 2)
+    assert ids(chosen(reports, {3: join(3, generation=1, position=40)})) == (1, 2, 3)
+    assert ids(chosen(reports, {3: join(3, generation=1, position=50, of=0)})) == (1, 2)
+
+
+def test_a_wiped_witness_is_admitted_although_it_has_no_row() -> None:
+    """Nobody would miss it, until the next single failure stops the group."""
+    of = view(members=(1, 2), witnesses=(3,))
+    reports = {1: exact(1, position=500), 2: exact(2, position=500)}
+    found = chosen(reports, {3: join(3, generation=1, position=0)}, of=of)
+
+    assert found is not None
+    assert votes(found, 3, disk(3, 1))
+    assert ids(found) == (1, 2)
+
+
+def test_one_voter_is_added_at_a_time() -> None:
+    joins = {4: join(4, wish=1), 5: join(5, wish=2)}
+    found = chosen({1: exact(1), 2: exact(2), 3: exact(3)}, joins)
+
+    assert found is not None
+    assert ids(found) == (1, 2, 3, 4)
+    assert voter_of(found, 5) is None
+
+
+def test_who_has_no_wish_stays_an_observer() -> None:
+    assert ids(chosen({1: exact(1), 2: exact(2)}, {4: join(4)})) == (1, 2)
+
+
+def test_a_weight_is_changed_by_a_wish() -> None:
+    found = chosen({id_: exact(id_) for id_ in (1, 2, 3)}, {2: join(2, wish=3)})
+
+    assert found is not None
+    assert [voter[1] for voter in found.voters] == [1, 3, 1]
+
+
+def test_a_retired_voter_goes_if_somebody_exact_stays() -> None:
+    found = chosen({1: exact(1), 2: exact(2), 3: exact(3)}, retired=2)
+    alone = chosen({2: exact(2), 3: inexact(3)}, retired=2)
+
+    assert ids(found) == (1, 3)
+    assert found is not None
+    assert voter_of(found, 2) is None
+    assert ids(alone) == (2, 3)
+
+
+def test_who_leaves_is_no_member_of_the_next_view() -> None:
+    reports = {1: exact(1), 2: exact(2), 3: exact(3)}
+
+    assert ids(chosen(reports, leaving=frozenset({(3, run(3))}))) == (1, 2)
+    assert ids(chosen(reports, leaving=frozenset({(3, run(3, 1))}))) == (1, 2, 3)
+
+
+COUNTS = st.integers(0, 5)
+
+
+@given(
+    st.dictionaries(st.integers(1, 5), st.lists(COUNTS, min_size=5, max_size=5), min_size=1),
+    st.sets(st.integers(1, 5)),
+)
+def test_whatever_was_delivered_is_in_the_cut_of_every_view_that_can_be_chosen(
+    journals: dict[int, list[int]], speaking: set[int]
+) -> None:
+    """What was delivered was journaled by all five; whoever reports, and whatever they hold beyond."""
+    delivered = {i: min(journal[i - 1] for journal in journals.values()) for i in range(1, 6)}
+    reports = {
+        id_: exact(id_, dict(zip(range(1, 6), journal, strict=True)))
+        for id_, journal in journals.items()
+        if id_ in speaking
+    }
+    found = chosen(reports, of=view(members=(1, 2, 3, 4, 5)))
+
+    assert (found is not None) == (len(reports) >= 3)
+    if found is not None:
+        cut = dict(found.cut)
+        assert all(cut[i] >= delivered[i] for i in cut)
+        for id_ in found.cont:
+            assert all(journals[id_][i - 1] >= cut[i] for i in cut)

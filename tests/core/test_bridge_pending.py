@@ -1,0 +1,167 @@
+"""Pending: commands that have no place in the row yet."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duckrow.bridge.pending import Pending, Waiting
+from duckrow.node.commands import Command
+from duckrow.node.limits import PENDING_BYTES_MAX
+from duckrow.node.row import Bundle
+
+
+def command(word: str) -> Command:
+    return Command(word.encode())
+
+
+def bundle(view: int, s: int, *words: str) -> Bundle:
+    return Bundle(view, 1, s, s, 0, tuple(command(word) for word in words))
+
+
+def pending(*words: str) -> Pending:
+    found = Pending()
+    for word in words:
+        assert found.submit([command(word)])
+    return found
+
+
+def words(waiting: Waiting) -> str:
+    return "".join(bytes(each.head).decode() for each in waiting.commands)
+
+
+def taken(found: Pending, most: int = 100) -> str:
+    return words(found.take(most, 1000))
+
+
+def test_what_waits_goes_together_as_far_as_it_fits() -> None:
+    found = pending("a", "b", "c")
+
+    assert taken(found, 2) == "ab"
+    assert taken(found, 2) == "c"
+    assert taken(found) == ""
+    assert not found.waits
+
+
+def test_one_that_is_larger_than_a_bundle_goes_alone() -> None:
+    found = pending("long word", "b")
+
+    assert words(found.take(100, 3)) == "long word"
+    assert words(found.take(100, 3)) == "b"
+
+
+def test_a_command_leaves_with_the_very_bundle_that_carries_it() -> None:
+    found = pending("a")
+    made = bundle(1, 1, words(found.take(9, 99)))
+    found.bundled(made)
+    assert len(found) == 1
+    found.ordered(bundle(2, 1, "b"))
+    assert len(found) == 1
+
+    found.ordered(made)
+
+    assert len(found) == 0
+
+
+def test_what_was_dropped_goes_first_in_its_old_order() -> None:
+    found = pending("e")
+    found.bundled(bundle(1, 1, "a", "b"))
+    found.bundled(bundle(1, 2, "c"))
+    found.bundled(bundle(1, 3, "d"))
+    found.ordered(bundle(1, 2, "c"))
+    found.again()
+
+    assert taken(found) == "abde"
+
+
+def test_a_stage_is_over_when_a_bundle_carries_its_commands() -> None:
+    found = pending("a", "b")
+    waiting = found.take(9, 99, only_fresh=True)
+    found.staged(Bundle(0, 1, 7, 0, 0, waiting.commands))
+    found.submit([command("c")])
+
+    assert found.take(9, 99) == Waiting((command("a"), command("b"), command("c")), ((0, 1, 7),))
+
+
+def test_a_stage_is_staged_once() -> None:
+    found = pending("a")
+    found.staged(Bundle(0, 1, 7, 0, 0, found.take(9, 99, only_fresh=True).commands))
+
+    assert words(found.take(9, 99, only_fresh=True)) == ""
+    assert found.fresh_bytes == 0
+
+
+def test_after_a_restart_what_is_not_in_the_row_is_pending_again() -> None:
+    found = Pending()
+
+    assert found.recover([bundle(0, 7, "a"), bundle(3, 1, "b")]) == []
+    found.again()
+    assert taken(found) == "ab"
+
+
+def test_a_stage_whose_bundle_was_written_is_over_after_a_restart() -> None:
+    """Power was lost between the two records: the commands are there twice, and must not go twice."""
+    found = Pending()
+
+    assert found.recover([bundle(0, 7, "a"), bundle(0, 8, "b"), bundle(3, 1, "a")]) == [(0, 1, 7)]
+    found.again()
+    assert taken(found) == "ba"
+
+
+def test_a_bundle_whose_record_was_lost_is_known_by_its_commands() -> None:
+    """The others ordered it; power took its record here, and left the stage that it came from."""
+    found = Pending()
+    found.recover([bundle(0, 7, "a"), bundle(0, 8, "b", "c")])
+
+    assert found.ordered(bundle(3, 1, "a", "b")) == [(0, 1, 7)]
+    found.again()
+    assert taken(found) == "c"
+
+
+def test_a_command_is_withdrawn_only_while_it_is_in_no_bundle() -> None:
+    found = pending("a", "b")
+
+    assert found.withdraw(command("a"))
+    assert not found.withdraw(command("a"))
+    found.bundled(bundle(1, 1, taken(found)))
+    assert not found.withdraw(command("b"))
+
+
+def test_what_waits_in_memory_is_bounded() -> None:
+    found = Pending()
+    big = Command(b"", bytes(PENDING_BYTES_MAX // 2))
+
+    assert found.submit([big])
+    assert found.submit([big])
+    assert not found.submit([command("a")])
+    found.take(1, 1)
+    assert found.submit([command("a")])
+
+
+@given(st.lists(st.integers(0, 4), max_size=40))
+def test_nothing_is_lost_or_doubled_and_the_order_stays(steps: list[int]) -> None:
+    found, made, count, s, row = Pending(), [], 0, 0, ""
+    for step in steps:
+        if step == 0:
+            count += 1
+            assert found.submit([command(chr(64 + count))])
+        elif step == 1:
+            waiting = found.take(2, 99)
+            if waiting.commands:
+                s += 1
+                made.append(Bundle(1, 1, s, s, 0, waiting.commands))
+                found.bundled(made[-1])
+        elif step == 2 and made:
+            row += words(Waiting(made[0].commands))
+            found.ordered(made.pop(0))
+        elif step == 3:
+            found.again()
+            made.clear()
+        elif step == 4:
+            waiting = found.take(2, 99, only_fresh=True)
+            if waiting.commands:
+                s += 1
+                found.staged(Bundle(0, 1, s, 0, 0, waiting.commands))
+    found.again()
+
+    assert row + taken(found) == "".join(chr(65 + n) for n in range(count))

@@ -1,0 +1,570 @@
+"""From view to view: wedge, cut, install, act; whatever dies, restarts or comes late."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.bridgecluster import Cluster
+from core.bridgekit import bundle, run, view
+from duckrow.bridge.electorate import incarnation_of, votes
+from duckrow.bridge.messages import (
+    Accept,
+    Accepted,
+    Control,
+    Decided,
+    Fetch,
+    Prepare,
+    Promise,
+    Refusal,
+    Tail,
+)
+from duckrow.node.row import Bundle
+
+
+def calls(cluster: Cluster, id_: int) -> None:
+    """This node calls for a new view, without a reason."""
+    cluster.members[id_].council.begin()
+    cluster._end(id_)
+    cluster.settle()
+
+
+# The wedge.
+
+
+def test_nothing_is_acked_made_or_delivered_after_a_promise() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.control(3, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.sync(3)
+    cluster.sent.clear()
+    cluster.submit(1, "a")
+    cluster.submit(3, "b")
+    cluster.settle()
+
+    assert cluster.acks_of(3) == []
+    assert cluster.words(1) == cluster.words(3) == []
+    assert not cluster.members[3].standing.active
+
+
+def test_a_sync_that_was_under_way_at_the_promise_acks_nothing() -> None:
+    """Its bundle was journaled before, and is reported; but what comes now would not be."""
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {3}
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.sent.clear()
+    cluster.control(3, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.sync(3)
+    [promise] = [p for p in cluster.said(3, Promise) if isinstance(p, Promise)]
+
+    assert promise.report.journaled == {1: 1, 2: 0, 3: 0}
+    assert cluster.acks_of(3) == []
+
+
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+def test_a_promise_is_durable_before_it_is_told_at_every_level(level: str) -> None:
+    cluster = Cluster(1, 2, 3, level=level)
+    cluster.slow = {2}
+    cluster.control(2, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.settle()
+    assert cluster.said(2, Promise) == []
+
+    cluster.sync(2)
+
+    assert len(cluster.said(2, Promise)) == 1
+
+
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+def test_an_acceptance_is_durable_before_it_is_told_at_every_level(level: str) -> None:
+    cluster = Cluster(1, 2, 3, level=level)
+    cluster.slow = {2}
+    value = view(2, {1: run(1), 2: run(2)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 0, 2: 0, 3: 0})
+    cluster.control(2, 1, Accept(2, (1, 1), value, cluster.view(1)))
+    cluster.settle()
+    assert cluster.said(2, Accepted) == []
+
+    cluster.sync(2)
+
+    assert cluster.said(2, Accepted) == [Accepted(2, (1, 1))]
+
+
+def test_a_wedged_node_goes_on_relaying() -> None:
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
+    cluster.control(2, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.submit(1, "a")
+    cluster.settle()
+
+    assert cluster.members[3].ordering.streams.of[1].have == 1
+
+
+# Ballots.
+
+
+def test_a_stale_prepare_is_answered_with_the_view_and_wedges_nobody() -> None:
+    cluster = Cluster(1, 2, 3)
+    first = cluster.view(1)
+    calls(cluster, 1)
+    cluster.beats(5)
+    assert cluster.view(2).id == 2
+    cluster.sent.clear()
+    cluster.control(2, 3, Prepare(2, (9 << 32, 3), first))
+    cluster.settle()
+
+    assert cluster.members[2].standing.active
+    assert cluster.said(2, Decided) == [Decided(cluster.view(2))]
+
+
+def test_a_prepare_from_the_future_brings_its_view() -> None:
+    cluster = Cluster(1, 2, 3)
+    later = view(2, cut={1: 0, 2: 0, 3: 0}, cont=(1, 2, 3))
+    cluster.control(3, 1, Prepare(3, (1, 1), later))
+    cluster.sync(3)
+
+    assert cluster.view(3) == later
+    assert len(cluster.said(3, Promise)) == 1
+
+
+def test_a_lower_ballot_is_refused() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.control(3, 1, Prepare(2, (5, 1), cluster.view(1)))
+    cluster.control(3, 2, Prepare(2, (4, 2), cluster.view(1)))
+
+    assert cluster.said(3, Refusal) == [Refusal(2, (5, 1))]
+
+
+def test_an_accepted_value_is_found_again_and_decided() -> None:
+    """Its proposer died; the next one must not improve on it."""
+    cluster = Cluster(1, 2, 3)
+    value = view(2, {1: run(1), 3: run(3)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 0, 2: 0, 3: 0})
+    cluster.control(3, 1, Accept(2, (1, 1), value, cluster.view(1)))
+    cluster.settle()
+    calls(cluster, 2)
+    cluster.settle()
+
+    assert cluster.view(1) == cluster.view(2) == cluster.view(3) == value
+
+
+def test_a_wiped_voter_does_not_vote() -> None:
+    """It forgot what it promised: two values for one register would be possible."""
+    cluster = Cluster(1, 2, 3)
+    first = cluster.view(1)
+    cluster.stop(1)
+    cluster.wipe(2)
+    cluster.start(2)
+    cluster.beats()
+    cluster.control(2, 3, Prepare(2, (7, 3), first))
+    cluster.settle()
+
+    assert cluster.said(2, Promise) == []
+    cluster.beats(20)
+    assert cluster.view(3).id == 1  # one of three is no majority
+
+
+# Holding what is accepted.
+
+
+def value_with_tail(cluster: Cluster) -> Accept:
+    value = view(
+        2, {1: run(1), 3: run(3)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 1, 2: 0, 3: 0}, cont=(1,)
+    )
+    return Accept(2, (1, 1), value, cluster.view(1))
+
+
+def test_a_value_is_accepted_only_when_it_could_be_installed() -> None:
+    """Or the death of the one that holds the rest leaves a majority that can never go on."""
+    cluster = Cluster(1, 2, 3)
+    accept = value_with_tail(cluster)
+    cluster.stops = lambda a, b, message: True
+    cluster.submit(1, "a")  # reaches nobody
+    cluster.settle()
+    cluster.control(3, 1, accept)
+    cluster.settle()
+    assert cluster.said(3, Accepted) == []
+    cluster.control(3, 2, Prepare(2, (1, 0), cluster.view(3)))  # not wedged by it, either
+    made = cluster.members[1].ordering.streams.of[1].bundles[1]
+    cluster.control(3, 2, Tail(1, (made,)))
+    cluster.settle()
+
+    assert cluster.said(3, Accepted) == [Accepted(2, (1, 1))]
+    assert cluster.disks[3].holds_durably(made)
+    assert cluster.members[3].ordering.streams.of[1].have == 0  # the feed goes on where it was
+
+
+def test_a_tail_is_asked_of_every_data_voter_in_turn() -> None:
+    """Those that carry the view over may be dead, and another hold it."""
+    cluster = Cluster(1, 2, 3, 4)
+    value = view(2, (1, 2, 3, 4), cut={1: 1, 2: 0, 3: 0, 4: 0}, cont=(1,))
+    cluster.stops = lambda a, b, message: True
+    cluster.control(4, 1, Accept(2, (1, 1), value, cluster.view(1)))
+    for _ in range(3):
+        cluster.members[4].council.retry_accept()
+        cluster._end(4)
+    asked = {
+        message.to
+        for _, _, message in cluster.sent
+        if isinstance(message, Control) and isinstance(message.payload, Fetch)
+    }
+
+    assert asked == {1, 2, 3}
+
+
+def test_whoever_holds_a_tail_gives_it() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {3}
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.control(2, 3, Fetch(1, {1: 0}))
+
+    [tail] = cluster.said(2, Tail)
+    assert isinstance(tail, Tail)
+    assert [each.commands[0].head for each in tail.bundles] == [b"a"]
+
+
+def test_a_tail_may_come_when_the_view_is_over() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.receive(1, 2, bundle(2, 1, view=7))
+    cluster.control(1, 2, Tail(7, (bundle(2, 1, view=7),)))
+
+    assert cluster.members[1].standing.active
+
+
+# Whole changes.
+
+
+def test_after_a_silent_death_the_rest_goes_on() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.submit(1, "a")
+    cluster.beats(14)
+
+    assert cluster.acting() == [1, 2]
+    assert cluster.words(1) == cluster.words(2) == ["a"]
+
+
+def test_a_restart_is_announced_and_not_waited_out() -> None:
+    """It says itself that the incarnation in the view is dead."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.start(3)
+    cluster.beats(5)
+
+    assert cluster.acting() == [1, 2, 3]
+    assert incarnation_of(cluster.view(1), 3) == run(3, 1)
+    assert cluster.now < 1.0
+
+
+def test_a_restarted_member_never_acts_in_the_view_that_names_its_former_run() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.submit(3, "a")
+    cluster.settle()
+    cluster.stop(3)
+    cluster.sent.clear()
+    cluster.start(3)
+    cluster.submit(3, "b")
+    cluster.settle()
+
+    assert cluster.view(3).id == 1
+    assert cluster.acks_of(3) == []
+    assert [m for a, _, m in cluster.sent if a == 3 and isinstance(m, Bundle)] == []
+
+
+def test_two_of_three_are_enough_and_one_is_not() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(2)
+    cluster.stop(3)
+    cluster.submit(1, "a")
+    cluster.beats(40)
+
+    assert cluster.view(1).id == 1
+    assert cluster.words(1) == []
+
+
+def test_members_of_a_small_view_are_no_majority_of_the_voters() -> None:
+    cluster = Cluster(1, 2, 3, 4, 5)
+    for id_ in (4, 5):
+        cluster.stop(id_)
+    cluster.beats(14)
+    assert cluster.acting() == [1, 2, 3]
+    for id_ in (2, 3):
+        cluster.stop(id_)
+    cluster.submit(1, "a")
+    cluster.beats(40)
+
+    assert cluster.words(1) == []
+
+
+def test_one_of_weight_two_goes_on_alone_and_the_other_does_not() -> None:
+    cluster = Cluster(1, 2, weights={1: 2, 2: 1})
+    cluster.cut(1, 2)
+    cluster.submit(1, "a")
+    cluster.submit(2, "b")
+    cluster.beats(14)
+
+    assert cluster.words(1) == ["a"]
+    assert cluster.words(2) == []
+    cluster.link(1, 2)
+    cluster.beats(9)
+    assert cluster.words(2) == cluster.words(1) == ["a", "b"]
+
+
+def test_with_a_witness_one_copy_goes_on_but_not_the_one_that_was_left_behind() -> None:
+    cluster = Cluster(1, 2, 3, witnesses=(3,))
+    cluster.stop(2)
+    cluster.submit(1, "a")
+    cluster.beats(14)
+    assert cluster.words(1) == ["a"]
+    cluster.stop(1)
+    cluster.start(2)
+    cluster.beats(30)
+
+    assert cluster.acting() == []  # 1 may have ordered things; it did
+    cluster.start(1)
+    cluster.beats(25)
+    assert cluster.words(2) == ["a"]
+
+
+def test_a_joiner_acts_only_when_it_has_the_row_and_durably() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.submit(1, "a")
+    cluster.beats(14)
+    cluster.start(3)
+    cluster.slow = {3}
+    cluster.beats(2)
+    assert 3 not in cluster.acting()
+
+    cluster.slow = set()
+    cluster.beats(6)
+
+    assert cluster.acting() == [1, 2, 3]
+    assert cluster.words(3) == ["a"]
+
+
+def test_what_is_in_the_cut_is_not_sent_again() -> None:
+    """The end of a view is no reason to repeat anything: part of it is ordered by all."""
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {3}  # so nothing is delivered, though all have it
+    cluster.submit(1, "a")
+    cluster.submit(2, "b")
+    cluster.settle()
+    cluster.slow = set()
+    calls(cluster, 1)
+    cluster.beats(5)
+
+    assert sorted(cluster.words(1)) == ["a", "b"]
+    assert cluster.words(1) == cluster.words(2) == cluster.words(3)
+    assert cluster.view(1).id == 2
+
+
+def test_what_is_beyond_the_cut_is_dropped_by_all_and_sent_again_by_its_origin() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.stops = lambda a, b, message: b == 3 and isinstance(message, Bundle)
+    cluster.submit(1, "a")
+    cluster.submit(1, "b")
+    cluster.settle()
+    cluster.stops = lambda a, b, message: False
+    calls(cluster, 2)
+    cluster.beats(5)
+    [first] = [c for c in cluster.rows[3] if isinstance(c, Bundle)]
+
+    assert cluster.words(3) == cluster.words(1) == ["a", "b"]
+    assert first.view == 2
+
+
+def test_a_lost_member_that_forgot_its_acks_reports_nothing() -> None:
+    """Level write: it acked, lost power, and would report less than others have delivered."""
+    cluster = Cluster(1, 2, 3, level="write")
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.stop(3, power=True)
+    member = cluster.start(3)
+
+    assert cluster.words(3) == []
+    assert not member.standing.exact
+    cluster.beats(6)
+    assert cluster.words(3) == cluster.words(1) == ["a"]
+
+
+def test_all_may_lose_power_at_once_at_level_fsync() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.submit(1, "a")
+    cluster.submit(2, "b")
+    cluster.settle()
+    for id_ in (1, 2, 3):
+        cluster.stop(id_, power=True)
+    for id_ in (1, 2, 3):
+        cluster.start(id_)
+    cluster.beats(16)
+
+    assert cluster.acting() == [1, 2, 3]
+    assert cluster.words(3) == ["a", "b"]
+
+
+def test_a_wiped_node_is_admitted_with_its_new_disk() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.wipe(3)
+    cluster.start(3)
+    cluster.beats(8)
+
+    assert cluster.acting() == [1, 2, 3]
+    assert votes(cluster.view(1), 3, cluster.disks[3].uuid)
+    assert cluster.words(3) == ["a"]
+
+
+def test_a_wiped_witness_asks_to_vote_again() -> None:
+    cluster = Cluster(1, 2, 3, witnesses=(3,))
+    cluster.wipe(3)
+    cluster.start(3)
+    cluster.beats(8)
+
+    assert votes(cluster.view(1), 3, cluster.disks[3].uuid)
+    cluster.stop(2)
+    cluster.submit(1, "a")
+    cluster.beats(14)
+    assert cluster.words(1) == ["a"]
+
+
+def test_an_observer_follows_and_becomes_a_voter_by_its_wish() -> None:
+    cluster = Cluster(1, 2, 3, others=(4,))
+    cluster.submit(1, "a")
+    cluster.beats(2)
+    assert cluster.words(4) == ["a"]
+    assert cluster.acting() == [1, 2, 3]
+    cluster.members[4].wish = 1
+    cluster.beats(8)
+
+    assert cluster.acting() == [1, 2, 3, 4]
+
+
+def test_a_voter_is_retired() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.members[1].retire(3, cluster.now)
+    cluster._end(1)
+    cluster.beats(8)
+
+    assert cluster.acting() == [1, 2]
+    assert [voter[0] for voter in cluster.view(3).voters] == [1, 2]
+
+
+def test_who_leaves_is_not_waited_for() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.members[3].leave(cluster.now)
+    cluster._end(3)
+    cluster.submit(1, "a")
+    cluster.beats(5)
+
+    assert cluster.acting()[:2] == [1, 2]
+    assert "a" in cluster.words(2)
+
+
+def test_in_a_chain_a_node_that_is_no_member_relays_for_the_others() -> None:
+    """Its neighbours have no other way, and it could never come back."""
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
+    cluster.members[1].retire(2, cluster.now)
+    cluster._end(1)
+    cluster.beats(8)
+    assert cluster.acting() == [1, 3]
+    cluster.submit(1, "a")
+    cluster.submit(3, "b")
+    cluster.beats(2)
+
+    assert sorted(cluster.words(3)) == sorted(cluster.words(2)) == ["a", "b"]
+    assert cluster.words(1) == cluster.words(3)
+
+
+def test_a_relay_that_is_no_member_drops_what_all_members_acked() -> None:
+    cluster = Cluster(1, 2, others=(3,), edges=[(1, 3), (2, 3)])
+    for number in range(10):
+        cluster.submit(1, str(number))
+        cluster.settle()
+    cluster.beats()
+    stream = cluster.members[3].ordering.streams.of[1]
+
+    assert stream.have == 10
+    assert not stream.bundles
+
+
+def test_a_cut_between_two_who_both_see_a_third_removes_nobody() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.cut(1, 2)
+    cluster.beats(30)
+    cluster.submit(1, "a")
+    cluster.beats()
+
+    assert cluster.view(3).id == 1
+    assert cluster.words(2) == ["a"]
+
+
+def test_a_link_that_hears_nothing_is_closed() -> None:
+    """A hole in one direction must look like a cut at both ends."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stops = lambda a, b, message: (a, b) == (1, 2)
+    cluster.beats(6)
+
+    assert cluster.members[2].neighbours.linked == [3]
+    assert cluster.members[1].neighbours.linked == [3]
+
+
+def test_a_hung_disk_is_as_bad_as_death() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {3}
+    cluster.submit(1, "a")
+    cluster.beats(26)
+
+    assert cluster.acting()[:2] == [1, 2]
+    assert cluster.words(1) == ["a"]
+    assert incarnation_of(cluster.view(1), 3) is None
+
+
+def test_one_that_was_paused_does_no_harm_with_what_it_finds_in_its_buffers() -> None:
+    cluster = Cluster(1, 2, 3)
+    held = list(cluster.members[3].ordering.streams.newest.values())
+    cluster.stop(3)
+    cluster.beats(14)
+    cluster.start(3)
+    cluster.beats(6)
+    for acks in held:
+        cluster.receive(3, 1, acks)
+    cluster.receive(3, 1, bundle(1, 1, 5))
+    cluster.submit(3, "a")
+    cluster.settle()
+
+    assert cluster.words(1) == cluster.words(3) == ["a"]
+
+
+def test_a_cluster_may_want_a_least_number_of_copies() -> None:
+    cluster = Cluster(1, 2, 3, min_copies=3)
+    cluster.stop(3)
+    cluster.beats(20)
+    cluster.submit(1, "a")
+    cluster.beats(20)
+    assert cluster.words(1) == []
+    assert cluster.acting() == []
+
+    cluster.start(3)
+    cluster.beats(20)
+
+    assert cluster.words(1) == cluster.words(3) == ["a"]
+
+
+def test_a_node_that_knows_a_view_founds_nothing() -> None:
+    """The first node was wiped just after the founding: the others are not blank."""
+    cluster = Cluster(1, 2, 3)
+    cluster.wipe(1)
+    cluster.start(1)
+    cluster.beats(8)
+
+    assert cluster.view(1).cluster == cluster.view(2).cluster
+    assert cluster.view(1) == cluster.view(2)
+    assert cluster.rows[1] == cluster.rows[2]
+
+
+def test_rows_that_differ_stop_their_node() -> None:
+    cluster = Cluster(1, 2, 3)
+    for id_, digest in ((1, b"x"), (2, b"x"), (3, b"y")):
+        cluster.members[id_].digested(1024, digest)
+    cluster.beats(2)
+
+    assert any("digests at 1024 differ" in text for text in cluster.alarms)
+    assert not cluster.members[3].standing.active

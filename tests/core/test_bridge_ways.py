@@ -1,0 +1,209 @@
+"""Ways between nodes: routes, floods, whom to follow; and who is suspected."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.bridgekit import run, view
+from duckrow.bridge.catchup import Following
+from duckrow.bridge.flood import SOURCES_MAX, WINDOW, Flood
+from duckrow.bridge.messages import Control, Retire
+from duckrow.bridge.routes import Routes
+from duckrow.bridge.suspicion import Suspicion
+from duckrow.bridge.timing import Timing
+
+EDGES = st.sets(
+    st.tuples(st.integers(1, 6), st.integers(1, 6)).filter(lambda e: e[0] < e[1]), max_size=15
+)
+
+
+def test_the_shortest_way_is_taken_and_of_equal_ones_the_lowest_neighbour() -> None:
+    routes = Routes(1)
+    changed = routes.settle({3: {3: (3,), 9: (3, 9)}, 2: {2: (2,), 9: (2, 9), 3: (2, 3)}})
+
+    assert changed
+    assert routes.next_hop == {2: 2, 3: 3, 9: 2}
+    assert routes.paths[9] == (1, 2, 9)
+
+
+def test_a_way_through_this_node_is_no_way() -> None:
+    routes = Routes(1)
+    routes.settle({2: {2: (2,), 9: (2, 1, 9)}})
+
+    assert 9 not in routes.next_hop
+
+
+def test_ways_that_stay_are_no_news() -> None:
+    routes = Routes(1)
+    routes.settle({2: {2: (2,)}})
+
+    assert not routes.settle({2: {2: (2,)}})
+    assert routes.settle({})
+
+
+@given(EDGES)
+def test_routes_settle_on_shortest_ways_without_loops(edges: set[tuple[int, int]]) -> None:
+    nodes = {id_: Routes(id_) for id_ in range(1, 7)}
+    beside = {id_: [a + b - id_ for a, b in edges if id_ in (a, b)] for id_ in nodes}
+    for _ in range(8):
+        offers = {id_: dict(node.paths) for id_, node in nodes.items()}
+        for id_, node in nodes.items():
+            node.settle({peer: offers[peer] for peer in beside[id_]})
+    for id_, node in nodes.items():
+        reached = {id_: 0}
+        todo = [id_]
+        for here in todo:
+            for peer in beside[here]:
+                if peer not in reached:
+                    reached[peer] = reached[here] + 1
+                    todo.append(peer)
+
+        assert {there: len(path) - 1 for there, path in node.paths.items()} == reached
+        assert all(len(set(path)) == len(path) for path in node.paths.values())
+
+
+def control(n: int, incarnation: int = 5, source: int = 2) -> Control:
+    return Control(source, incarnation, n, None, Retire(1))
+
+
+def test_a_control_message_is_passed_on_once() -> None:
+    flood = Flood(1, 4)
+
+    assert flood.is_new(control(1))
+    assert not flood.is_new(control(1))
+    assert flood.is_new(control(3))
+    assert flood.is_new(control(2))
+
+
+def test_a_restarted_source_counts_from_one_again() -> None:
+    flood = Flood(1, 4)
+    assert flood.is_new(control(1))
+
+    assert flood.is_new(control(1, incarnation=6))
+
+
+def test_what_was_sent_here_comes_back_over_a_ring_and_is_known() -> None:
+    flood = Flood(1, 4)
+    sent = flood.start(Retire(3), None)
+
+    assert (sent.source, sent.incarnation, sent.n) == (1, 4, 1)
+    assert not flood.is_new(sent)
+
+
+def test_a_flood_remembers_a_bounded_part() -> None:
+    flood = Flood(1, 4)
+    for n in range(1, 3 * WINDOW):
+        assert flood.is_new(control(n))
+
+    assert not flood.is_new(control(1))
+    assert not flood.is_new(control(2 * WINDOW + 5))
+    for source in range(2 * SOURCES_MAX):
+        assert flood.is_new(control(1, incarnation=9, source=source))
+    assert len(flood._seen) <= SOURCES_MAX
+
+
+def test_the_neighbour_that_is_furthest_ahead_is_followed() -> None:
+    following = Following()
+    following.choose(5, {2: 9, 3: 12, 4: 12})
+
+    assert following.upstream == 3
+    following.choose(9, {2: 20, 3: 12})
+    assert following.upstream == 3  # still ahead
+    following.choose(12, {2: 20, 3: 12})
+    assert following.upstream == 2
+
+
+def test_items_of_an_older_subscription_are_not_taken() -> None:
+    following = Following()
+    following.choose(5, {3: 12})
+    before = following.generation
+    following.lost(3)
+    assert not following.takes(before)
+    following.choose(5, {2: 9})
+
+    assert not following.takes(before)
+    assert following.takes(following.generation)
+
+
+def test_who_acts_follows_nobody() -> None:
+    following = Following()
+    following.choose(5, {3: 12})
+    following.stop()
+
+    assert not following.takes(following.generation)
+
+
+def suspicion() -> Suspicion:
+    found = Suspicion(1, Timing())
+    found.watch(view(), 0.0)
+    return found
+
+
+def test_silence_is_suspected_after_its_time() -> None:
+    found = suspicion()
+    found.beat(2, 0.5)
+
+    assert found.suspects(view(), 0.8) == set()
+    assert found.suspects(view(), 0.9) == {3}
+    assert found.suspects(view(), 9.0) == {2, 3}
+
+
+def test_irregular_beats_are_given_more_time() -> None:
+    found = suspicion()
+    now = 0.0
+    for gap in [0.1, 1.5] * 20:
+        now += gap
+        found.beat(2, now)
+
+    assert found.patience(2) > 2.0
+    assert found.patience(2) <= Timing().suspect_max
+
+
+def test_who_acks_nothing_is_suspected_although_it_beats() -> None:
+    found = suspicion()
+    for step in range(40):
+        now = step / 10
+        found.beat(2, now)
+        found.beat(3, now)
+        found.waits((1, 1, 4), [1, 3], now)
+
+    assert found.suspects(view(), 3.9) == {3}
+    found.waits((1, 1, 5), [1, 3], 4.0)  # the head moves: no stall
+    assert found.suspects(view(), 4.0) == set()
+
+
+def test_a_later_incarnation_proves_the_former_one_dead_at_once() -> None:
+    found = suspicion()
+    found.is_gone(3, run(3))
+
+    assert found.suspects(view(), 0.0) == {3}
+    found.watch(view(2, {1: run(1), 3: run(3, 1)}), 0.0)
+    assert found.suspects(view(2, {1: run(1), 3: run(3, 1)}), 0.0) == set()
+
+
+def test_one_that_stalls_again_and_again_is_let_in_later_each_time() -> None:
+    found = suspicion()
+    now, waits = 0.0, []
+    for s in range(1, 5):
+        found.waits((1, 1, s), [3], now)
+        now += 2.0
+        found.waits((1, 1, s), [3], now)
+        found.ejected([2, 3], now)
+        assert found.holds_off(3, now)
+        assert not found.holds_off(2, now)
+        until = now
+        while found.holds_off(3, until):
+            until += 0.25
+        waits.append(until - now)
+        now = until
+
+    assert waits == [1.0, 2.0, 4.0, 8.0]
+
+
+def test_all_times_scale_together() -> None:
+    twice = Timing().scaled(2)
+
+    assert twice.beat == 2 * Timing().beat
+    assert twice.suspect_min == 2 * Timing().suspect_min
+    assert twice.lag_items == Timing().lag_items
