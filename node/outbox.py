@@ -35,7 +35,7 @@ from .errors import (
     Refused,
     Timeout,
 )
-from .limits import KEYED_ENTRIES_MAX
+from .limits import KEYED_ENTRIES_MAX, LANE_RESULTS_MAX
 from .parts import BATCH_BYTES, Part
 
 BATCHES_OUT: Final = 8  # full ones, on their way
@@ -176,6 +176,8 @@ class Outbox:
             out += slot.state == OUT
         if self.holds or self._returned or not self._waiting or parked >= PARKED_MAX:
             return None
+        if self._slots and self._last - next(iter(self._slots)) >= LANE_RESULTS_MAX - 1:
+            return None  # the row would forget the answer to the oldest, which may be asked again
         # One at a time, so that the next gathers; what would gather no more need not wait.
         if out and not (out < BATCHES_OUT and self._is_full()):
             return None

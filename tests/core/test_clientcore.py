@@ -27,7 +27,7 @@ from duckrow.node.errors import (
     Refused,
     Timeout,
 )
-from duckrow.node.limits import CLIENT_REQUESTS_MAX, ENTRY_BYTES_MAX
+from duckrow.node.limits import CLIENT_REQUESTS_MAX, ENTRY_BYTES_MAX, LANE_RESULTS_MAX
 from duckrow.node.outbox import Slot
 from duckrow.node.requests import Ask
 
@@ -556,6 +556,27 @@ def test_more_than_the_row_lets_wait_waits_here(client: Client, toy: Toy) -> Non
         client.run()
 
     assert [number(call) for call in calls] == [*range(1, 101)]
+
+
+def test_nothing_runs_so_far_ahead_of_a_batch_that_waits_that_its_answer_is_forgotten(
+    client: Client, toy: Toy
+) -> None:
+    """While it waits others are refused, and each takes a seq; the row keeps the last answers."""
+    toy.row.create("t", max_entries=1, when_full="slot")
+    kept, waits = [client.core.produce("t", b"%d" % i, id_=b"%d" % i) for i in range(2)]
+    client.run()
+    others = [client.core.produce("t", b"x", id_=b"x%d" % i) for i in range(100)]
+    client.run()
+
+    ahead = LANE_RESULTS_MAX - 1
+    assert [call.done for call in others] == [True] * ahead + [False] * (100 - ahead)
+    client.lose()  # and meanwhile there is room
+    toy.apply(makers.prune(toy.row.turn(), "t", 1))
+    client.run()
+
+    assert (number(kept), number(waits)) == (1, 2)
+    assert not others.pop(ahead).done  # the next one took the slot
+    assert {result(call) for call in others} == {Full}
 
 
 def test_an_accepted_entry_that_waits_has_its_receipt_at_once(client: Client, toy: Toy) -> None:
