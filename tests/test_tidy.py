@@ -42,6 +42,9 @@ SHELLS = {
     "node/numberfolder.py": {"trio"},
     "node/reading.py": {"trio"},
     "node/waiters.py": {"trio"},
+    "bridge/links.py": {"trio"},
+    "bridge/process.py": {"trio"},
+    "bridge/serving.py": {"trio"},
     "node/env.py": {"trio"},  # the seams name trio's stream type
     "node/realio.py": {"trio", "os", "time", "mmap", "fcntl"},
 }

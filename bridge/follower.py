@@ -1,0 +1,68 @@
+"""Follower: the node beside a bridge reads the row from its own position (N1, C2).
+
+    past   from the store, as far as it is behind; bodies stay on the disk
+    live   what was just ordered, from memory, whole
+
+A cursor, not a queue: what is kept for a follower that does not come is bounded, and read again from
+the store when it does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from duckrow.node.limits import KIB, MIB
+from duckrow.node.row import Item
+from duckrow.node.wakeup import Wakeup
+
+from .messages import Follow
+from .sending import size_of
+
+PAST_BYTES: Final = 256 * KIB  # of heads, read at once
+LIVE_BYTES_MAX: Final = 8 * MIB
+
+Read = Callable[[int, int], Awaitable[list[Item]]]  # from a position, so many bytes
+
+
+class Follower:
+    def __init__(self, after: int, end: int, read: Read) -> None:
+        self._next = after + 1
+        self._end = end  # of the row
+        self._read = read
+        self._live: deque[Item] = deque()
+        self._live_bytes = 0
+        self._wakeup = Wakeup()
+
+    def placed(self, item: Item) -> None:
+        """The next item of the row."""
+        self._end = item.position
+        size = size_of(Follow(0, item))
+        if self._live_bytes + size > LIVE_BYTES_MAX:
+            self._live.clear()
+            self._live_bytes = 0
+        if not self._live or self._live[-1].position == item.position - 1:
+            self._live.append(item)
+            self._live_bytes += size
+        self._wakeup.wake()
+
+    async def take(self) -> list[Item]:
+        """The next items; waits until there is one.
+
+        Raises:
+            NotFound, Corrupt: the store does not have them.
+        """
+        while self._next > self._end:
+            await self._wakeup.wait()
+        live = self._live
+        while live and live[0].position < self._next:
+            live.popleft()
+        if live and live[0].position == self._next:
+            items = list(live)
+            live.clear()
+            self._live_bytes = 0
+        else:
+            items = await self._read(self._next, PAST_BYTES)
+        self._next = items[-1].position + 1
+        return items

@@ -1,0 +1,301 @@
+"""Links: one TCP connection with each configured neighbour, for as long as both are up.
+
+    env.net ──► handshake ──► receive ──► messages ──► the mailbox of the bridge
+                              send    ◄── queue    ◄── `put`, then `flush` once a round
+
+Of two neighbours the one with the lower id dials; who is refused or cut off dials again, after 0.1 s,
+then up to 5 s, with jitter.  A link is there when both handshakes are through, so bytes went both ways;
+that it stays so is for the protocol to see (F9), which says when to hang up.  A new connection of the
+same neighbour takes the place of the older one, which may be half dead.
+
+What is sent waits in a queue of messages (sending.py), and one vectored write takes all that a round
+put there.  If the socket does not take it, a task waits until it does.  A neighbour that takes less
+than it is sent is cut off: it asks again for what it lacks, and gets it from the streams or the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+import trio
+
+from duckrow.node.env import Buffer, Env
+from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, LimitExceeded
+from duckrow.node.events import INFO, WARNING, Note
+from duckrow.node.frames import FrameReader
+from duckrow.node.limits import HELLO_SECONDS_MAX, OUTPUT_BYTES_MAX
+
+from .handshake import Door, Handshake, Hello, Role, refusal
+from .messages import Message
+from .sending import Sending
+from .wire import Encoder, decode
+
+DIAL_SECONDS: Final = 5.0
+RETRY_SECONDS_MIN: Final = 0.1
+RETRY_SECONDS_MAX: Final = 5.0
+GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class Stream(Protocol):
+    """What is needed of a connection."""
+
+    def send_now(self, buffers: Iterable[Buffer]) -> int: ...
+    async def send_all(self, data: bytes) -> None: ...
+    async def wait_send_all_might_not_block(self) -> None: ...
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
+    async def receive_into(self, buffer: memoryview) -> int: ...
+    async def aclose(self) -> None: ...
+
+
+class Neighbour(NamedTuple):
+    id: int
+    host: str
+    port: int
+
+
+class Up(NamedTuple):
+    peer: int
+
+
+class Down(NamedTuple):
+    peer: int
+
+
+class Heard(NamedTuple):
+    peer: int
+    messages: list[Message]
+
+
+Event = Up | Down | Heard
+
+
+class Mailbox(Protocol):
+    """Where links put what happens; `full` ones are waited for."""
+
+    def post(self, event: Event, size: int = 0) -> None: ...
+    async def wait_room(self) -> None: ...
+
+
+class Connection:
+    """One that is through its handshake."""
+
+    __slots__ = ("closed", "hello", "sending", "stream", "waits")
+
+    def __init__(self, stream: Stream, hello: Hello, encoder: Encoder) -> None:
+        self.stream, self.hello = stream, hello
+        self.sending = Sending(encoder)
+        self.waits = False  # a task waits until the socket takes more
+        self.closed = False
+
+
+class Links:
+    def __init__(
+        self,
+        env: Env,
+        own: Callable[[], Hello],
+        secret: bytes,
+        door: Door,
+        neighbours: Mapping[int, Neighbour],
+        mailbox: Mailbox,
+        note: Note,
+    ) -> None:
+        self._env, self._own, self._secret, self._door = env, own, secret, door
+        self._neighbours, self._mailbox, self._note = neighbours, mailbox, note
+        self._connections: dict[int, Connection] = {}
+        self._dirty: dict[int, None] = {}
+        self._encoder = Encoder()
+        self._nursery: trio.Nursery | None = None
+        self.on_sent: Callable[[int], None] = lambda _peer: None  # it has room again
+
+    def linked(self) -> dict[int, Hello]:
+        return {peer: each.hello for peer, each in self._connections.items()}
+
+    async def run(
+        self, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Listens, dials and keeps links, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            listening = await nursery.start(self._env.net.serve, self._accept, port)
+            for neighbour in self._neighbours.values():
+                if self._door.id < neighbour.id:
+                    nursery.start_soon(self._keep_dialling, neighbour)
+            task_status.started(listening)
+
+    # -- what the bridge says ---------------------------------------------------------------
+
+    def put(self, peer: int, message: Message) -> None:
+        """Goes out with the next flush; lost, if the link is not up."""
+        connection = self._connections.get(peer)
+        if connection is not None:
+            connection.sending.put(message)
+            self._dirty[peer] = None
+
+    def waiting_bytes(self, peer: int) -> int:
+        connection = self._connections.get(peer)
+        return 0 if connection is None else connection.sending.bulk_bytes
+
+    def flush(self) -> None:
+        """Sends what the sockets take of all that was put since the last time."""
+        dirty, self._dirty = self._dirty, {}
+        for peer in dirty:
+            connection = self._connections.get(peer)
+            if connection is not None and not connection.waits:
+                self._flush(peer, connection)
+
+    def hang_up(self, peer: int) -> None:
+        connection = self._connections.get(peer)
+        if connection is not None:
+            self._close(peer, connection)
+
+    def _flush(self, peer: int, connection: Connection) -> None:
+        sending = connection.sending
+        if sending.bulk_bytes > OUTPUT_BYTES_MAX:
+            self._note(WARNING, "link_too_slow peer=%d queued=%d", peer, sending.bulk_bytes)
+            self._close(peer, connection)
+            return
+        try:
+            while not connection.closed and (out := sending.fill()):
+                count = connection.stream.send_now(out)
+                if not sending.sent(count) and not count:
+                    connection.waits = True
+                    self._spawn(self._send_on, peer, connection)
+                    return
+        except GONE:
+            self._close(peer, connection)
+        except LimitExceeded as error:
+            self._note(WARNING, "message_too_large peer=%d error=%r", peer, str(error))
+            self._close(peer, connection)
+
+    async def _send_on(self, peer: int, connection: Connection) -> None:
+        try:
+            await connection.stream.wait_send_all_might_not_block()
+        except GONE:
+            self._close(peer, connection)
+            return
+        connection.waits = False
+        if not connection.closed:
+            self._flush(peer, connection)
+            if not connection.waits:
+                self.on_sent(peer)
+
+    # -- connections ------------------------------------------------------------------------
+
+    async def _keep_dialling(self, neighbour: Neighbour) -> None:
+        delay = RETRY_SECONDS_MIN
+        while True:
+            was_up = False
+            try:
+                with trio.fail_after(DIAL_SECONDS):
+                    stream = await self._env.net.connect(neighbour.host, neighbour.port)
+            except (OSError, trio.TooSlowError) as error:
+                self._note(INFO, "dial_failed peer=%d error=%r", neighbour.id, str(error))
+            else:
+                was_up = await self._serve(stream, Role.DIALLER, neighbour.id)
+            delay = RETRY_SECONDS_MIN if was_up else min(2 * delay, RETRY_SECONDS_MAX)
+            await trio.sleep(delay * (0.5 + self._env.rng.random()))
+
+    async def _accept(self, stream: trio.abc.Stream) -> None:
+        await self._serve(stream, Role.LISTENER, None)
+
+    async def _serve(self, given: trio.abc.Stream, role: Role, expected: int | None) -> bool:
+        """From the handshake to the end of the connection; False: it did not come to a link."""
+        stream: Stream = given  # type: ignore[assignment]  # those of an Env can do more
+        reader = FrameReader()
+        try:
+            with trio.fail_after(HELLO_SECONDS_MAX):
+                hello = await self._shake(stream, reader, role, expected)
+        except DuckrowError as error:
+            self._note(WARNING, "link_refused peer=%s error=%r", expected, str(error))
+            await _aclose(stream)
+            return False
+        except (*GONE, trio.TooSlowError) as error:
+            self._note(INFO, "handshake_failed peer=%s error=%r", expected, str(error))
+            await _aclose(stream)
+            return False
+        peer, connection = hello.id, Connection(stream, hello, self._encoder)
+        self.hang_up(peer)
+        self._connections[peer] = connection
+        self._mailbox.post(Up(peer))
+        self._note(INFO, "link_up peer=%d incarnation=%d", peer, hello.incarnation)
+        try:
+            await self._receive(peer, connection, reader)
+        except (*GONE, Disconnected) as error:
+            self._note(INFO, "link_lost peer=%d error=%r", peer, str(error))
+        except (Corrupt, LimitExceeded) as error:
+            self._note(WARNING, "link_broken peer=%d error=%r", peer, str(error))
+        finally:
+            self._close(peer, connection)
+        return True
+
+    async def _shake(
+        self, stream: Stream, reader: FrameReader, role: Role, expected: int | None
+    ) -> Hello:
+        own = self._own()
+        handshake = Handshake(role, own, self._secret, self._door)
+        try:
+            if start := handshake.start():
+                await stream.send_all(start)
+            while handshake.peer is None:
+                frame = reader.next_frame()
+                if frame is None:
+                    data = await stream.receive_some(reader.wanted)
+                    if not data:
+                        raise Disconnected("the other side hung up in the middle of the handshake")
+                    reader.receive_data(data)
+                elif answer := handshake.receive(frame):
+                    await stream.send_all(answer)
+        except DuckrowError as error:
+            if not isinstance(error, Disconnected):
+                await stream.send_all(refusal(error))
+            raise
+        if expected is not None and handshake.peer.id != expected:
+            raise Corrupt(f"node {handshake.peer.id} answers where node {expected} should be")
+        reader.accept_hello()
+        return handshake.peer
+
+    async def _receive(self, peer: int, connection: Connection, reader: FrameReader) -> None:
+        stream, mailbox = connection.stream, self._mailbox
+        while not connection.closed:
+            messages: list[Message] = []
+            size = 0
+            while (frame := reader.next_frame()) is not None:
+                messages.append(decode(frame))
+                size += len(frame.body)
+            if messages and not connection.closed:
+                mailbox.post(Heard(peer, messages), size)
+                await mailbox.wait_room()
+            lent = reader.lend_buffer()
+            if lent is None:
+                data = await stream.receive_some(reader.wanted)
+                count = len(data)
+                if count:
+                    reader.receive_data(data)
+            else:
+                count = 0
+                try:
+                    count = await stream.receive_into(lent)
+                finally:
+                    reader.buffer_filled(count)
+            if not count:
+                reader.end_of_data()
+                return
+
+    def _close(self, peer: int, connection: Connection) -> None:
+        """The bridge hears of it once, before it hears of another connection with that peer."""
+        if connection.closed:
+            return
+        connection.closed = True
+        if self._connections.get(peer) is connection:
+            del self._connections[peer]
+            self._mailbox.post(Down(peer))
+        self._spawn(_aclose, connection.stream)
+
+    def _spawn(self, work: Callable[..., object], *args: object) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(work, *args)  # type: ignore[arg-type]
+
+
+async def _aclose(stream: Stream) -> None:
+    await trio.aclose_forcefully(stream)  # type: ignore[arg-type]

@@ -1,0 +1,360 @@
+"""The shell of a bridge: one task owns the protocol, the journal and the links.
+
+    links ────► mailbox ─► Member ─► effects ─► journal    written in order
+    beat  ────►    │                       ├──► links      flushed once a round
+    node  ────►    │                       └──► followers  items, when they are written
+    synced ───►    └─ a round: everything that came, then all that follows from it
+
+Nothing is decided here.  A round waits for nothing but a new segment, so what a bundle costs in tasks
+and wake-ups is a part of a round's.  Syncs run beside it: what is written while one runs shares the
+next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from duckrow.node.commands import Command
+from duckrow.node.env import Env
+from duckrow.node.errors import DiskFailed, Full, NoQuorum
+from duckrow.node.events import INFO, WARNING, Note, unheard
+from duckrow.node.journal import Journal
+from duckrow.node.limits import MIB
+from duckrow.node.registerform import Register
+from duckrow.node.row import Bundle, Item, RowStatus
+from duckrow.node.storeoptions import WRITE, StoreOptions
+from duckrow.node.wakeup import Wakeup
+
+from . import effects as do
+from .follower import Follower
+from .founding import Charter
+from .handshake import NONCE_BYTES, VERSION, Door, Hello
+from .links import Down, Event, Heard, Links, Neighbour, Up
+from .member import Member
+from .messages import Name
+from .recovered import Recovered
+from .serving import Serving
+from .timing import Timing
+
+DIGESTS_EVERY: Final = 1024  # positions
+UNREAD_BYTES_MAX: Final = 4 * MIB  # in the mailbox; then links are not read from
+
+
+@attrs.frozen(kw_only=True)
+class BridgeOptions:
+    id: int
+    port: int
+    neighbours: Mapping[int, Neighbour]  # that there are links with
+    secret: bytes = b""
+    store: StoreOptions = attrs.field(factory=StoreOptions)
+    timing: Timing = attrs.field(factory=Timing)
+    wish: int = 0  # to be a voter of this weight
+    charter: Charter | None = None  # of a cluster that may have to be founded
+
+
+class Bridge:
+    def __init__(self, env: Env, options: BridgeOptions, journal: Journal, note: Note) -> None:
+        self.journal, self.store = journal, journal.store
+        self.options = options
+        self._env, self._note = env, note
+        # What the node is told.
+        self.followers: dict[Follower, None] = {}
+        self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
+        self.staged: dict[Name, Bundle] = {each[:3]: each for each in journal.recovered.staged}
+        self._events: list[Event] = []
+        self._unread = 0  # bytes in the mailbox
+        self._room: trio.Event | None = None
+        self._work = Wakeup()
+        self._beat_due = False
+        self._settled: list[Name] = []
+        self._wanted = self._synced = self._told = 0  # tokens: asked for, durable, told
+        self._syncer, self._indexer = Wakeup(), Wakeup()
+        self.member = Member(
+            recovered_of(journal),
+            trio.current_time(),
+            env.rng,
+            options.timing,
+            options.wish,
+            options.charter,
+        )
+        door = Door(
+            options.id,
+            options.store.level,
+            self._cluster(),
+            frozenset(options.neighbours),
+            lambda: self.links.linked(),
+        )
+        self.links = Links(env, self._hello, options.secret, door, options.neighbours, self, note)
+        self._door = door
+        self._serving = Serving(self.store, self.links, note)
+
+    @classmethod
+    async def open(cls, env: Env, options: BridgeOptions, note: Note = unheard) -> Bridge:
+        """Recovers; nothing is said to anybody before `run`.
+
+        Raises:
+            Conflict, Corrupt, Full, DiskFailed: see `Journal.open`.
+        """
+        folder = await env.disk.folder("row")
+        await env.disk.sync_names()
+        journal = await Journal.open(folder, env, options.store, options.id)
+        return cls(env, options, journal, note)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled.
+
+        Raises:
+            DiskFailed: in a group; the process has to end.
+        """
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._serving.run)
+            await nursery.start(self.links.run, self.options.port)
+            nursery.start_soon(self._sync_on)
+            nursery.start_soon(self._index_on)
+            nursery.start_soon(self._beat_on)
+            if self.options.store.level == WRITE:
+                nursery.start_soon(self._sync_soon)
+            task_status.started()
+            await self._rounds()
+
+    async def close(self) -> None:
+        """Orderly, after `run` has ended.
+
+        Raises:
+            DiskFailed.
+        """
+        await self.journal.close()
+
+    def abandon(self) -> None:
+        self.journal.abandon()
+
+    # -- the node beside it -----------------------------------------------------------------
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        """Takes commands into the open bundle, in this order.
+
+        Raises:
+            NoQuorum: too much is pending; nothing of it was taken.
+        """
+        self.store.check()
+        if not self.member.submit(commands):
+            raise NoQuorum("too many commands wait to be ordered, and this machine has no quorum")
+        self._work.wake()
+
+    def withdraw(self, command: Command) -> bool:
+        return self.member.withdraw(command)
+
+    def settle(self, names: Sequence[Name]) -> None:
+        """Every command of these own bundles has its final result (N3)."""
+        self._settled += names
+        self._work.wake()
+
+    def follow(self, after: int) -> Follower:
+        """Items from behind a position; to be given back with `unfollow`."""
+        follower = Follower(after, self.store.position, self.store.read_items)
+        self.followers[follower] = None
+        return follower
+
+    def unfollow(self, follower: Follower) -> None:
+        self.followers.pop(follower, None)
+
+    def status(self) -> RowStatus:
+        standing, store = self.member.standing, self.store
+        return RowStatus(
+            active=standing.active,
+            members=tuple(member.id for member in standing.newest.members),
+            position=store.position,
+            durable=min(store.position, store.durable_position),
+            view=standing.newest.id,
+            disk=store.reserve.state,
+        )
+
+    # -- the mailbox ------------------------------------------------------------------------
+
+    def post(self, event: Event, size: int = 0) -> None:
+        self._events.append(event)
+        self._unread += size
+        self._work.wake()
+
+    async def wait_room(self) -> None:
+        while self._unread > UNREAD_BYTES_MAX:
+            if self._room is None:
+                self._room = trio.Event()
+            await self._room.wait()
+
+    # -- rounds -----------------------------------------------------------------------------
+
+    async def _rounds(self) -> None:
+        while True:
+            self._feed()
+            await self._perform(self.member.take_effects(trio.current_time(), self._env.wall_us()))
+            await self._work.wait()
+
+    def _feed(self) -> None:
+        """All that came since the last round."""
+        member, now = self.member, trio.current_time()
+        events, self._events, self._unread = self._events, [], 0
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+        for event in events:
+            match event:
+                case Heard(peer, messages):
+                    for message in messages:
+                        member.receive(peer, message, now)
+                case Up(peer):
+                    member.link_up(peer, now)
+                case Down(peer):
+                    self._serving.stop(peer)
+                    member.link_down(peer, now)
+        if self._synced > self._told:
+            self._told = self._synced
+            member.synced(self._told, now)
+        if self._beat_due:
+            self._beat_due = False
+            neighbours = member.neighbours
+            neighbours.floor, neighbours.disk = self.store.floor, self.store.reserve.state
+            member.beat(now)
+
+    async def _perform(self, effects: Sequence[do.Effect]) -> None:
+        journal, links = self.journal, self.links
+        placed: list[Item] = []
+        for effect in effects:
+            match effect:
+                case do.Send(peer, message):
+                    links.put(peer, message)
+                case do.Journal(bundle):
+                    await self._insist(journal.receive, bundle)
+                    if bundle.origin == self.options.id:
+                        self.staged[bundle[:3]] = bundle
+                case do.Place(position, content):
+                    item = await self._insist(journal.order, position, content)
+                    placed.append(item)
+                    if not position % DIGESTS_EVERY:
+                        self.member.digested(position, self.store.digest)
+                case do.Learned(view):
+                    await self._insist(journal.learn, view)
+                    self._door.cluster = view.cluster
+                    self._note(INFO, "view view=%d members=%s", view.id, _ids(view.members))
+                case do.Registered():
+                    await self._insist(journal.register, Register(*effect))
+                case do.Settled(name):
+                    await self._settle([name])
+                case do.Staged(bundle):
+                    self.on_staged(bundle)
+                case do.Sync(token):
+                    self._wanted = token
+                    self._syncer.wake()
+                case do.Serve(peer, follow):
+                    self._serving.serve(peer, follow)
+                case do.Hang(peer):
+                    links.hang_up(peer)
+                case do.Alarm(text):
+                    self._note(WARNING, "alarm text=%r", text)
+        if self._settled:
+            names, self._settled = self._settled, []
+            await self._settle(names)
+        links.flush()
+        if placed:
+            self._serving.placed()
+            for follower in self.followers:
+                for item in placed:
+                    follower.placed(item)
+
+    async def _settle(self, names: Sequence[Name]) -> None:
+        await self._insist(self.journal.settle, names)
+        for name in names:
+            self.staged.pop(name, None)
+
+    async def _insist(self, write: Callable[..., object], *args: object) -> Item:
+        """What the protocol has to write may use the reserve.
+
+        Raises:
+            DiskFailed: even that is used up.
+        """
+        try:
+            return await write(*args)  # type: ignore[misc, no-any-return]
+        except Full as error:
+            if not await self.store.reserve.give_up():
+                raise DiskFailed(f"the bridge cannot go on: {error}") from error
+            return await write(*args)  # type: ignore[misc, no-any-return]
+
+    # -- beside it --------------------------------------------------------------------------
+
+    async def _beat_on(self) -> None:
+        while True:
+            self._beat_due = True
+            self._work.wake()
+            await trio.sleep(self.options.timing.beat)
+
+    async def _sync_on(self) -> None:
+        while True:
+            await self._syncer.wait()
+            while self._synced < self._wanted:
+                token = self._wanted
+                await self.store.sync()
+                self._synced = token
+                self._work.wake()
+            if self.store.unindexed:
+                self._indexer.wake()
+
+    async def _sync_soon(self) -> None:
+        """Level write: nobody waits for it, but it comes."""
+        while True:
+            await trio.sleep(self.options.store.sync_seconds)
+            if self.store.dirty:
+                await self.store.sync()
+
+    async def _index_on(self) -> None:
+        store = self.store
+        while True:
+            await self._indexer.wait()
+            while store.unindexed and not await store.index_sealed():
+                await trio.sleep(self.options.store.reserve_seconds)
+
+    # -- who this is ------------------------------------------------------------------------
+
+    def _hello(self) -> Hello:
+        found = self.journal.recovered
+        return Hello(
+            VERSION,
+            self._cluster(),
+            self.options.store.level,
+            found.id,
+            found.uuid,
+            found.incarnation,
+            found.start_count,
+            self._env.rng.randbytes(NONCE_BYTES),
+        )
+
+    def _cluster(self) -> bytes:
+        newest = self.member.standing.newest
+        return newest.cluster if newest.id else b""
+
+
+def recovered_of(journal: Journal) -> Recovered:
+    """In the words of the protocol."""
+    found = journal.recovered
+    register = found.register
+    return Recovered(
+        uuid=found.uuid,
+        id=found.id,
+        incarnation=found.incarnation,
+        starts=found.starts,
+        newest=found.newest,
+        installed=found.installed,
+        position=found.position,
+        delivered=found.delivered,
+        register=None if register is None else do.Registered(*register),
+        bundles=found.bundles,
+        staged=tuple(each for each in found.staged if each[:3] not in found.ordered),
+        damaged=found.damaged,
+    )
+
+
+def _ids(members: Sequence[object]) -> list[int]:
+    return [member.id for member in members]  # type: ignore[attr-defined]

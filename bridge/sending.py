@@ -1,0 +1,117 @@
+"""Sending: what goes out over one link, in the order that serves all best.
+
+    urgent   Link, Acks, Control, Newer      first; of Link and Acks only the newest is kept
+    bulk     Bundle, Base, Follow, Tail      in order, one behind the other
+                 |
+    fill ------->| out: bytes for the socket, a quarter of a MiB at most
+
+A Bundle may be overtaken by any Acks: those count only once the bundles before them are there (T2).
+A Base stays among the bundles, since it says where they go on.  Bundles wait as what they are, not as
+bytes, so a link costs no copy of what the streams hold anyway.  No I/O here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Final
+
+from duckrow.node.env import Buffer
+from duckrow.node.limits import KIB
+from duckrow.node.row import Bundle, View
+
+from .messages import Acks, Base, Control, Follow, Link, Mended, Message, Tail
+from .wire import Encoder
+
+AT_ONCE_BYTES: Final = 256 * KIB  # what is urgent waits behind so much
+MESSAGE_BYTES: Final = 256  # what one that carries no bundle is taken for
+
+
+class Sending:
+    def __init__(self, encoder: Encoder) -> None:
+        self.bulk_bytes = 0  # that wait, in bundles
+        self._encoder = encoder
+        self._urgent: dict[Hashable, Message] = {}
+        self._bulk: deque[tuple[Message, int]] = deque()
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._count = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._out or self._urgent or self._bulk)
+
+    def put(self, message: Message) -> None:
+        if _is_bulk(message):
+            size = size_of(message)
+            self._bulk.append((message, size))
+            self.bulk_bytes += size
+        elif isinstance(message, Acks):
+            key = message.view, message.member
+            self._urgent.pop(key, None)  # its place is behind what it may speak of
+            self._urgent[key] = message
+        elif isinstance(message, Link):
+            self._urgent.pop(Link, None)
+            self._urgent[Link] = message
+        else:
+            self._count += 1
+            self._urgent[self._count] = message
+
+    def fill(self) -> list[Buffer]:
+        """What to give to the socket; call `sent` with what it took."""
+        while self._out_bytes < AT_ONCE_BYTES:
+            if self._urgent:
+                message = self._urgent.pop(next(iter(self._urgent)))
+            elif self._bulk:
+                message, size = self._bulk.popleft()
+                self.bulk_bytes -= size
+            else:
+                break
+            buffers = self._encoder.encode(message)
+            self._out += buffers
+            self._out_bytes += sum(map(len, buffers))
+        return self._out
+
+    def sent(self, count: int) -> bool:
+        """True: all that `fill` gave is gone."""
+        self._out_bytes -= count
+        out, whole = self._out, 0
+        for buffer in out:
+            if len(buffer) > count:
+                break
+            count -= len(buffer)
+            whole += 1
+        del out[:whole]
+        if count:
+            out[0] = memoryview(out[0])[count:]
+        return not out
+
+
+def size_of(message: Message) -> int:
+    """In memory, about."""
+    bundles: tuple[Bundle | View, ...] = ()
+    match message:
+        case Bundle():
+            bundles = (message,)
+        case Follow() | Mended():
+            bundles = (message.item.content,)
+        case Control(payload=Tail() as tail):
+            bundles = tail.bundles
+        case _:
+            pass
+    size = MESSAGE_BYTES
+    for bundle in bundles:
+        if isinstance(bundle, Bundle):
+            for head, body in bundle.commands:
+                size += len(head) + len(body)
+    return size
+
+
+def _is_bulk(message: Message) -> bool:
+    match message:
+        case Bundle() | Base() | Follow() | Mended():
+            return True
+        case Control(payload=Tail()):
+            return True
+        case _:
+            return False

@@ -1,0 +1,158 @@
+"""Three machines, one row: real bridges on simulated networks and disks."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+
+from sim.clusterkit import Cluster, chain, mesh, name
+from sim.world import World
+
+
+def play(seed: int, cluster_of: object, script: object) -> Cluster:
+    world = World(seed)
+    cluster: list[Cluster] = []
+
+    async def main(world: World) -> None:
+        cluster.append(cluster_of(world))  # type: ignore[operator]
+        try:
+            await script(cluster[0])  # type: ignore[operator]
+        except BaseException as error:
+            error.add_note("\n".join(cluster[0].notes[-60:]))
+            raise
+
+    world.run(main)
+    assert world.handler_errors == []
+    return cluster[0]
+
+
+@pytest.mark.parametrize("links", [mesh(3), chain(3)], ids=["mesh", "chain"])
+def test_three_machines_order_what_all_of_them_produce(links: dict[int, tuple[int, ...]]) -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(2)
+        await cluster.settled()
+
+    cluster = play(1, lambda world: Cluster(world, links), script)
+    assert len(cluster.answered) > 100
+    assert len({pid for pid, _ in cluster.answered}) == 3
+
+
+def test_two_go_on_without_a_third_that_comes_back_to_the_same_row() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        cluster.kill(2)
+        before = len(cluster.answered)
+        await trio.sleep(3)
+        assert len(cluster.answered) > before + 50
+        cluster.start(2)
+        await cluster.until_active()
+        await trio.sleep(1)
+        await cluster.settled()
+
+    play(2, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_who_is_cut_off_waits_and_what_it_took_is_ordered_when_it_is_back() -> None:
+    async def script(cluster: Cluster) -> None:
+        net = cluster.world.net
+        cluster.start_all()
+        await cluster.until_active()
+        net.isolate(name(3))
+        await trio.sleep(4)
+        lonely, others = cluster.machines[3], cluster.machines[1]
+        assert not lonely.bridge.status().active
+        assert lonely.busy, "its producer waits"
+        assert others.end > lonely.end + 50
+        net.heal()
+        await cluster.until_active()
+        await trio.sleep(1)
+        assert not lonely.busy or lonely.position == lonely.end
+        await cluster.settled()
+
+    play(3, lambda world: Cluster(world, mesh(3)), script)
+
+
+@pytest.mark.parametrize("level", ["fsync", "write"])
+def test_all_machines_may_be_killed_at_once(level: str) -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        for _ in range(3):
+            await trio.sleep(1)
+            for id_ in (1, 2, 3):
+                cluster.kill(id_)
+            cluster.start_all()
+            await cluster.until_active()
+        await cluster.settled()
+
+    play(4, lambda world: Cluster(world, mesh(3), level), script)
+
+
+def test_all_machines_may_lose_their_power_at_once() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        for _ in range(3):
+            await trio.sleep(1)
+            for id_ in (1, 2, 3):
+                cluster.kill(id_, power=True)
+            cluster.start_all()
+            await cluster.until_active()
+        await cluster.settled()
+
+    play(5, lambda world: Cluster(world, mesh(3)), script)
+
+
+async def storm(cluster: Cluster, rng: random.Random, rounds: int) -> None:
+    """One thing after the other goes wrong, and some of it at once; then all is well again."""
+    world, ids = cluster.world, list(cluster.links)
+    cluster.start_all()
+    for _ in range(rounds):
+        await trio.sleep(rng.expovariate(2.0))
+        down = [id_ for id_ in ids if id_ not in cluster.running]
+        what = rng.random()
+        if down and what < 0.5:
+            cluster.start(rng.choice(down))
+        elif what < 0.6:
+            id_ = rng.choice(ids)
+            if id_ in cluster.running:
+                cluster.kill(id_, power=cluster.level == "fsync" and rng.random() < 0.5)
+        elif what < 0.75:
+            world.net.cut(name(rng.choice(ids)), name(rng.choice(ids)))
+        elif what < 0.8:
+            world.net.isolate(name(rng.choice(ids)))
+        elif what < 0.85:
+            world.net.reset_some(0.3)
+        elif what < 0.9:
+            id_ = rng.choice(ids)
+            if id_ in cluster.running:
+                world.pause(name(id_))
+                await trio.sleep(rng.random() * 2)
+                world.resume(name(id_))
+        else:
+            world.net.heal()
+    world.net.calm()
+    for id_ in ids:
+        if id_ not in cluster.running:
+            cluster.start(id_)
+    await cluster.until_active(seconds=60)
+    await trio.sleep(1)
+    await cluster.settled(60)
+
+
+@pytest.mark.parametrize("level", ["fsync", "write"])
+@pytest.mark.parametrize("links", [mesh(3), chain(3), mesh(5)], ids=["mesh", "chain", "five"])
+def test_after_any_storm_all_have_one_row(links: dict[int, tuple[int, ...]], level: str) -> None:
+    for seed in range(2):
+        rng = random.Random(seed)
+
+        async def script(cluster: Cluster, rng: random.Random = rng) -> None:
+            await storm(cluster, rng, 25)
+
+        play(100 + seed, lambda world: Cluster(world, links, level, 0.1), script)
