@@ -75,7 +75,7 @@ class Housekeeping:
         self._missed = False  # a snapshot that was due did not fit
         self._full: dict[str, float] = {}  # what did not fit, and when it is tried again
         keeper.on_progress = self._count
-        keeper.row.on_tight = self._look
+        keeper.row.care.on_tight = self._look
         keeper.row.scrubs.others = (partial(folder.scrub, keeper.numbers), self._scrub_snapshots)
 
     def resume(self) -> None:

@@ -5,7 +5,7 @@
 
 The task that calls `take` does the ordering: it is woken by `submit` and by the end of a sync, makes
 one bundle of all that is open, writes it, and gets what may be seen by now.  `run` only syncs, and
-does what can wait.  So a lone command at level `write` costs one wake-up, and many that come
+does what can wait (lonecare.py).  So a lone command at level `write` costs one wake-up, and many that come
 together share one bundle, one write and one sync.
 
     row = await LoneRow.open(disk, env, StoreOptions())
@@ -19,7 +19,7 @@ together share one bundle, one write and one sync.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -31,17 +31,17 @@ from .env import Disk, Env
 from .errors import Corrupt, Full, NoQuorum, NotFound
 from .findings import Hole, end_at
 from .limits import KIB
+from .lonecare import Care
 from .lonestart import LoneStart, Prove, lost_end
-from .reserve import HARD, OK
+from .reserve import OK
 from .row import Item, RowStatus
 from .rowstore import RowStore
 from .scrubrounds import ScrubRounds
-from .storeoptions import FSYNC, MEMORY, WRITE, StoreOptions
+from .storeoptions import FSYNC, StoreOptions
 from .wakeup import Wakeup
 
 REPLAY_BYTES: Final = 256 * KIB  # of heads, handed out at once while the past is read
 COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
-LOOK_BYTES: Final = 256 * KIB  # written between two looks at the free space
 
 
 class LoneRow:
@@ -57,21 +57,18 @@ class LoneRow:
         # What was submitted, and is in no bundle yet.
         self._open: list[Command] = []
         self._open_bytes = 0
-        self._stuck = False  # there is no room even for what makes room: nothing is tried
-        self.stuck = False  # the same, until something was written
+        self.stuck = (
+            False  # there was no room even for what makes room, and nothing was written since
+        )
         self._refused: list[tuple[Command, Full]] = []
         self._written: deque[Item] = deque()  # in the row, not handed out
         self._gave = False  # the last `take` gave what a sync has made durable
-        self._unseen_bytes = 0  # written since the free space was looked at
         self._closed = False
-        self.scrubs = ScrubRounds(store, disk, env.wall_us)
-        self._taker, self._syncer = Wakeup(), Wakeup()
+        self._taker = Wakeup()
         if self._waits_for_sync:
             store.on_synced(self._taker.wake)
-        self._indexer, self._watcher = Wakeup(), Wakeup()
-        store.reserve.on_hard = self._watcher.wake
-        # Called again and again while the disk is full, or nearly.
-        self.on_tight: Callable[[], None] = lambda: None
+        self.scrubs = ScrubRounds(store, disk, env.wall_us)
+        self.care = Care(store, self.scrubs, self._taker)
 
     @classmethod
     async def open(
@@ -145,11 +142,7 @@ class LoneRow:
         Raises:
             DiskFailed: in a group; the process has to end.
         """
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._sync_on)
-            nursery.start_soon(self._index_on)
-            nursery.start_soon(self._watch_on)
-            nursery.start_soon(self.scrubs.run)
+        await self.care.run()
 
     async def close(self) -> None:
         """Orderly: what is in the row is synced and indexed, `clean` written, the lock given back.
@@ -251,7 +244,7 @@ class LoneRow:
 
     def _may_write(self) -> bool:
         """While a sync is under way, bundles gather: what is written now would wait for the next."""
-        if self._stuck:
+        if self.care.stuck:
             return False
         return (
             not self._waits_for_sync
@@ -280,14 +273,7 @@ class LoneRow:
             return
         self._s, self.stuck = s, False
         self._written.append(item)
-        if self.store.options.level != MEMORY:
-            self._syncer.wake()
-        elif self.store.unindexed:
-            self._indexer.wake()
-        self._unseen_bytes += size
-        if self._unseen_bytes >= LOOK_BYTES:
-            self._unseen_bytes = 0
-            self._look()
+        self.care.wrote(size)
 
     def _gather(self) -> tuple[list[Command], int]:
         """Takes from what is open as much as a bundle holds: one command, or more within the limit."""
@@ -341,56 +327,11 @@ class LoneRow:
         self._refused += [(command, full) for command in self._open if len(command.body)]
         self._open = [command for command in self._open if not len(command.body)]
         self._open_bytes = sum(map(_size, self._open))
-        self.stuck = self._stuck = not has_room and bool(self._open)
+        self.stuck = self.care.stuck = not has_room and bool(self._open)
 
     async def use_reserve(self) -> bool:
         """For what makes room and does not fit.  True: there is more space now."""
         return await self.store.reserve.give_up()
-
-    def _look(self) -> None:
-        self.store.reserve.look()
-        if self.store.reserve.state != OK:
-            self._watcher.wake()
-
-    async def _watch_on(self) -> None:
-        reserve = self.store.reserve
-        self._look()
-        while True:
-            await self._watcher.wait()
-            while reserve.state != OK or self._stuck:
-                self.on_tight()
-                await trio.sleep(self.store.options.reserve_seconds)
-                await reserve.restore()
-                reserve.look()
-                if self._stuck:  # perhaps it fits now
-                    self._stuck = False
-                    self._taker.wake()
-
-    # -- the disk, in the background ----------------------------------------------------------
-
-    async def _sync_on(self) -> None:
-        options = self.store.options
-        try:
-            while True:
-                await self._syncer.wait()
-                if options.level == WRITE:
-                    await trio.sleep(options.sync_seconds)
-                await self.store.sync()
-                if self.store.unindexed:
-                    self._indexer.wake()
-        finally:
-            self._taker.wake()  # if a sync failed, it has to hear of it
-
-    async def _index_on(self) -> None:
-        store = self.store
-        while True:
-            if store.unindexed:
-                if store.options.level == MEMORY:
-                    await store.sync()  # a sealed segment is made durable at every level
-                # The space of the reserve is for what makes room, and these only save time.
-                while store.reserve.state == HARD or not await store.index_sealed():
-                    await trio.sleep(store.options.reserve_seconds)
-            await self._indexer.wait()
 
     # -- checks -----------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ SHELLS = {
     "node/doubt.py": {"trio"},
     "node/housekeeping.py": {"trio"},
     "node/keeper.py": {"trio"},
+    "node/lonecare.py": {"trio"},
     "node/lonerow.py": {"trio"},
     "node/wakeup.py": {"trio"},
     "node/writing.py": {"trio"},

@@ -169,7 +169,7 @@ RARE = [
         "broken_row_written_to",
         "a row that ended, damaged, takes nothing more",
         "node/lonerow.py",
-        "                row._break(lost)",
+        "                row._break(store.lost)",
         "                row._view = await start.begin()\n                row._past_end = store.position",
     ),
 ]
