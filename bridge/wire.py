@@ -23,6 +23,20 @@ from duckrow.node.errors import Corrupt
 from duckrow.node.forms import encode_view
 from duckrow.node.frames import Frame
 from duckrow.node.row import Bundle
+from duckrow.node.rowwire import (
+    BUNDLE_FIELDS,
+    MALFORMED,
+    Written,
+    as_bytes,
+    as_view,
+    check_numbers,
+    decode_bundle,
+    decode_item,
+    encode_bundle,
+    encode_item,
+    of_pairs,
+    pairs,
+)
 
 from .messages import (
     Acks,
@@ -36,19 +50,6 @@ from .messages import (
     Newer,
 )
 from .wirecontrol import decode_payload, encode_payload
-from .wireforms import (
-    BUNDLE_FIELDS,
-    Written,
-    as_bytes,
-    as_view,
-    check_numbers,
-    decode_bundle,
-    decode_item,
-    encode_bundle,
-    encode_item,
-    of_pairs,
-    pairs,
-)
 
 
 class Kind(enum.IntEnum):
@@ -101,7 +102,7 @@ def decode(frame: Frame) -> Message:
         raise cbor.malformed("a message between bridges", fields)
     try:
         return decoder(fields[1:], frame.body)
-    except (TypeError, ValueError, IndexError) as error:
+    except MALFORMED as error:
         raise cbor.malformed("a message between bridges", fields) from error
 
 

@@ -10,6 +10,16 @@ from duckrow.node.env import Buffer
 from duckrow.node.errors import Corrupt
 from duckrow.node.forms import encode_view
 from duckrow.node.row import View
+from duckrow.node.rowwire import (
+    Written,
+    as_bytes,
+    as_view,
+    check_numbers,
+    decode_bundle,
+    encode_bundle,
+    of_pairs,
+    pairs,
+)
 
 from .messages import (
     Accept,
@@ -26,16 +36,6 @@ from .messages import (
     Report,
     Retire,
     Tail,
-)
-from .wireforms import (
-    Written,
-    as_bytes,
-    as_view,
-    check_numbers,
-    decode_bundle,
-    encode_bundle,
-    of_pairs,
-    pairs,
 )
 
 

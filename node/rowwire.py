@@ -1,7 +1,7 @@
-"""What messages between bridges are made of: numbers, views, and bundles with their bodies.
+"""The row on a wire, between bridges and between a bridge and its node: numbers, views, bundles, items.
 
 Every reader here is given what somebody else sent: it raises `Corrupt`, or one of the errors that
-Python has for values of the wrong kind, which `wire.decode` makes `Corrupt` of.
+Python has for values of the wrong kind (`MALFORMED`), of which whoever takes the frame makes `Corrupt`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from duckrow.node.appending import encoded
-from duckrow.node.checksum import crc32c
-from duckrow.node.commands import Command
-from duckrow.node.env import Buffer
-from duckrow.node.errors import Corrupt
-from duckrow.node.forms import (
+from .appending import encoded
+from .checksum import crc32c
+from .commands import Command
+from .env import Buffer
+from .errors import Corrupt
+from .forms import (
     UUID_BYTES,
     BundleForm,
     bodies,
@@ -23,12 +23,14 @@ from duckrow.node.forms import (
     item_crc,
     split_heads,
 )
-from duckrow.node.limits import BUNDLE_COMMANDS_MAX
-from duckrow.node.records import padded
-from duckrow.node.row import Bundle, Item, View
+from .limits import BUNDLE_COMMANDS_MAX
+from .records import padded
+from .row import Bundle, Item, View
 
 NUMBER_LIMIT: Final = 1 << 64
 BUNDLE_FIELDS: Final = len(BundleForm._fields)
+_HEADS_LENGTH: Final = BundleForm._fields.index("heads_length")
+MALFORMED: Final = (TypeError, ValueError, IndexError)
 _HEAD_BYTES_MIN: Final = 2  # of its length alone
 
 
@@ -83,7 +85,15 @@ def encode_bundle(bundle: Bundle) -> Written:
     return Written([view, origin, s, lamport, stamp, len(commands), heads, form.crc], form.body)
 
 
-def decode_bundle(fields: list[Any], body: Buffer, at: int = 0) -> tuple[Bundle, int, int]:
+def encode_heads(bundle: Bundle) -> Written:
+    """Without the bodies: they can be read where the bundle lies."""
+    head, body = encode_bundle(bundle)
+    return Written(head, [bytes(body[0])[: head[_HEADS_LENGTH]]])
+
+
+def decode_bundle(
+    fields: list[Any], body: Buffer, at: int = 0, *, heads_only: bool = False
+) -> tuple[Bundle, int, int]:
     """The bundle, its item crc, and where in the body it ends; every byte was checked."""
     view, origin, s, lamport, stamp, count, length, crc = fields[:BUNDLE_FIELDS]
     check_numbers(view, origin, s, lamport, stamp, count, length, crc)
@@ -95,6 +105,9 @@ def decode_bundle(fields: list[Any], body: Buffer, at: int = 0) -> tuple[Bundle,
         raise Corrupt(f"the heads of bundle {(view, origin, s)} are not what they were")
     window = memoryview(body)
     heads = split_heads(block, count)
+    if heads_only:
+        empty = tuple([Command(head) for head in heads])
+        return Bundle(view, origin, s, lamport, stamp, empty), crc, end
     commands = []
     end = at + padded(length)
     for head, (start, size, body_crc) in zip(heads, bodies(heads, end), strict=True):
