@@ -18,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,7 @@ from duckrow.node.limits import MIB
 from .bench_figures import Figure, NoRoomError, Settings, Target, at_most, ratios
 
 DRIFT_MAX: Final = 1.15
+READY_SECONDS: Final = 1.0  # from the start of the process
 BYTES_OF_A_PRODUCE: Final = 420  # on the disk, with its place in the index, and much to spare
 BYTES_OF_AN_ENTRY: Final = 125
 SPARE_SHARE: Final = 0.05  # of the disk: nodes refuse to fill it
@@ -50,7 +52,7 @@ def topics(settings: Settings) -> Iterator[Figure]:
         found = child.until("topics", count)
         child.end()
     yield _memory(found, f"memory, {count:,} topics of 10 entries", at_most(150))
-    yield from _restart(settings, folder, "after an orderly stop", 2, at_most(150))
+    yield from _restart(settings, folder, "after an orderly stop", at_most(150))
 
 
 def _volume(
@@ -80,7 +82,7 @@ def _volume(
             f"kernel, for pages of its cache, {big[1]:.1f} and {small[1]:.1f} more",
         )
     yield Figure(name="orderly stop", measured=stopped, unit="s")
-    yield from _restart(settings, folder, "after an orderly stop", 2, memory)
+    yield from _restart(settings, folder, "after an orderly stop", memory)
     with Child(settings, f"{what}: reading", "read", folder, step=step) as child:
         read = child.until("pulls")
         child.end()
@@ -93,14 +95,15 @@ def _volume(
     )
     with Child(settings, f"{what}: until kill -9", "go-on", folder, batch=batch) as child:
         told = child.until("acknowledged")
-    yield from _restart(settings, folder, "after kill -9", 5, memory, told["acknowledged"])
+    yield from _restart(settings, folder, "after kill -9", memory, told["acknowledged"])
 
 
 def _restart(
-    settings: Settings, folder: Path, what: str, seconds: float, memory: Target, last: int = 0
+    settings: Settings, folder: Path, what: str, memory: Target, last: int = 0
 ) -> Iterator[Figure]:
     with Child(settings, f"restart {what}", "restart", folder) as child:
         ready = child.until("ready")
+        seconds = time.monotonic() - child.began
         after = child.until("last")
         child.end()
     if after["last"] < last or after["read"] != min(10, after["last"]):
@@ -110,10 +113,11 @@ def _restart(
         )
     yield Figure(
         name=f"restart {what}",
-        measured=ready["ready"],
+        measured=seconds,
         unit="s",
-        target=at_most(seconds),
-        note=f"{ready['ready_cpu']:.2f} s of CPU; {after['replayed_entries']:,} entries in "
+        target=at_most(READY_SECONDS),
+        note=f"from the start of the process; {ready['ready']:.2f} s of it after imports, of them "
+        f"{ready['ready_cpu']:.2f} s of CPU; {after['replayed_entries']:,} entries in "
         f"{after['replayed']:,} items applied again",
     )
     yield _memory(after, f"memory {what}", memory)
@@ -155,6 +159,7 @@ class Child:
         if settings.size < 1:
             options |= SMALLEST
         arguments = [f"--{name}={value}" for name, value in options.items()]
+        self.began = time.monotonic()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "duckrow.tools.bench_child", what, str(folder), *arguments],
             stdin=subprocess.PIPE,
