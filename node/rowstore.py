@@ -4,7 +4,7 @@
     append         what makes something the next item                   appending.py
     write, sync    the open segment, and what of it is durable          writing.py
     read           by place, or by position                             storereads.py, shelf.py
-    close          in order, so that the end is known                   closing.py
+    begin, close   a life, in order, so that its end is known           incarnation.py
     drop, rewrite  what nobody can ask for any more                     forgetting.py
     scrub          every byte, before somebody needs it                 scrub.py
 
@@ -19,7 +19,7 @@ from typing import Final
 
 import attrs
 
-from . import closing, doubt, ended
+from . import doubt
 from .appending import Appending
 from .chronicle import Chronicle
 from .commands import Command
@@ -28,30 +28,20 @@ from .env import Disk, Env
 from .errors import Conflict, Refused
 from .findings import Hole
 from .forgetting import Forgetting
-from .forms import UUID_BYTES, Start
+from .forms import UUID_BYTES
+from .incarnation import Incarnation
 from .opening import Beyond, Opened, open_folder
 from .records import RecordKind
 from .reserve import Reserve
 from .row import Bundle, Item, View
 from .scrub import Pace, at_once, scrub
-from .segments import OpenFiles
+from .segments import OpenFiles, SegmentInfo
 from .shelf import Shelf
 from .storeoptions import StoreOptions
 from .storereads import StoredHeads, StoreReads
 from .writing import Writer
 
 LOCK: Final = "lock"
-
-
-@attrs.frozen
-class SegmentInfo:
-    number: int
-    first: int  # positions of the items recorded in it, first to last; first > last: none
-    last: int
-    reach: int  # the highest position whose record or body lies in it
-    bytes: int  # its length; a rewritten one takes less of the disk
-    sealed: bool
-    rewritten: bool
 
 
 @attrs.frozen
@@ -85,9 +75,9 @@ class RowStore:
         if chronicle is None:
             chronicle = Chronicle(env.rng.randbytes(UUID_BYTES))
         self.chronicle = chronicle
-        self._env, self._disk = env, disk
-        self._exposed = opened.exposed
-        self._begun: int | None = None  # incarnation
+        self._disk = disk
+        # Damage may have hit what others were promised: the next `begin` takes a new name (N6, U3).
+        self.exposed = opened.exposed
         self._abandoned = False
         files = OpenFiles(disk, options.open_files)
         self._shelf = Shelf(disk, files, opened.segments, chronicle, options.window_bytes)
@@ -95,6 +85,7 @@ class RowStore:
         self._reads = StoreReads(self._shelf)
         self._writer = Writer(disk, options, chronicle, self._shelf, reserve)
         self._appending = Appending(chronicle, self._writer)
+        self._incarnation = Incarnation(disk, env, chronicle, self._shelf, self._writer)
         self._forgetting = Forgetting(disk, self._shelf, self._writer, options.followable_bytes)
 
     @classmethod
@@ -136,12 +127,8 @@ class RowStore:
         Raises:
             DiskFailed.
         """
-        writer = self._writer
         try:
-            if self._begun is not None and writer.failed is None:
-                await closing.close(
-                    self._disk, self.chronicle, self._begun, self._shelf, writer, self.reserve
-                )
+            await self._incarnation.close(self.reserve)
         finally:
             self.abandon()
 
@@ -215,18 +202,7 @@ class RowStore:
         self._writer.check()
 
     def segments(self) -> list[SegmentInfo]:
-        return [
-            SegmentInfo(
-                each.number,
-                each.first,
-                each.last,
-                each.reach,
-                each.size,
-                each is not self._writer.open,
-                each.rewritten,
-            )
-            for each in self._shelf.segments
-        ]
+        return self._shelf.infos(self._writer.open)
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -288,14 +264,9 @@ class RowStore:
 
     # -- writing ----------------------------------------------------------------------------
 
-    @property
-    def exposed(self) -> bool:
-        """Damage may have hit what others were promised: the next `begin` takes a new name."""
-        return self._exposed
-
     def take_new_name(self) -> None:
         """With the next `begin`: this is not the store any more that others knew by the old one."""
-        self._exposed = True
+        self.exposed = True
 
     async def begin(self, incarnation: int) -> None:
         """A new incarnation: its START is durable on return (N7).
@@ -303,22 +274,8 @@ class RowStore:
         Raises:
             Full, DiskFailed.
         """
-        chronicle, writer = self.chronicle, self._writer
-        if self._exposed:
-            # Damage may have hit what others were promised under the old name (N6, U3).
-            chronicle.formers = (chronicle.uuid, *chronicle.formers)
-            chronicle.uuid = self._env.rng.randbytes(UUID_BYTES)
-            self._exposed = False
-        if writer.open is None or writer.open.uuid != chronicle.uuid:
-            await writer.roll()
-        await ended.prepare(self._disk)
-        count = chronicle.start_count + 1
-        start = Start(incarnation, self._env.boot_id, self.options.level, count, chronicle.uuid)
-        chronicle.start_count = count
-        writer.append(RecordKind.START, start.encode())
-        chronicle.start(start)
-        await writer.sync(mark=False)
-        self._begun = incarnation
+        new_name, self.exposed = self.exposed, False
+        await self._incarnation.begin(incarnation, self.options.level, new_name=new_name)
 
     async def append(
         self, view: int, origin: int, s: int, lamport: int, stamp: int, commands: Sequence[Command]

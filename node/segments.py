@@ -71,6 +71,19 @@ class Segment:
         self.reach = max(self.reach, self.last)
 
 
+@attrs.frozen
+class SegmentInfo:
+    """What others are told of one."""
+
+    number: int
+    first: int  # positions of the items recorded in it, first to last; first > last: none
+    last: int
+    reach: int  # the highest position whose record or body lies in it
+    bytes: int  # its length; a rewritten one takes less of the disk
+    sealed: bool
+    rewritten: bool
+
+
 @attrs.define(eq=False)
 class Handle:
     file: File

@@ -14,7 +14,7 @@ from .places import segment_of
 from .positions import LEFT_OUT, LOST, Column, encode_index
 from .recovery import EVERYTHING, Recovery
 from .segmentreads import Unread, feed, index_head_in, places_in, read_index_head
-from .segments import ASIDE, OpenFiles, Segment, index_file, segment_file
+from .segments import ASIDE, OpenFiles, Segment, SegmentInfo, index_file, segment_file
 
 COLUMNS_MAPPED = 8  # of sealed segments: those who read the past are few, and read on
 
@@ -59,6 +59,20 @@ class Shelf:
         if segment is None:
             raise NotFound(f"{segment_file(number)} is not there: it was dropped, or is to come")
         return segment
+
+    def infos(self, written: Segment | None) -> list[SegmentInfo]:
+        return [
+            SegmentInfo(
+                each.number,
+                each.first,
+                each.last,
+                each.reach,
+                each.size,
+                each is not written,
+                each.rewritten,
+            )
+            for each in self.segments
+        ]
 
     def __contains__(self, number: int) -> bool:
         return number in self._by_number

@@ -1,0 +1,80 @@
+"""An incarnation: one life of the row store, how it begins and how it ends in order.
+
+    begin    a new name, where the old one cannot be trusted ─► START, synced (N7)
+    close    CLEAN ─► sync ─► index files of the sealed segments ─► of the open one
+             full: once more in the space of the reserve, which the next start makes again
+             full: the note `ended`, which needs no space
+
+What `close` leaves makes the next start a quick one, and proves where the row ended.
+"""
+
+from __future__ import annotations
+
+from . import cbor, ended
+from .chronicle import Chronicle
+from .env import Disk, Env
+from .errors import Full
+from .forms import UUID_BYTES, Start
+from .records import RecordKind
+from .reserve import Reserve
+from .shelf import Shelf
+from .writing import Writer
+
+
+class Incarnation:
+    def __init__(
+        self, disk: Disk, env: Env, chronicle: Chronicle, shelf: Shelf, writer: Writer
+    ) -> None:
+        self._disk, self._env, self._chronicle = disk, env, chronicle
+        self._shelf, self._writer = shelf, writer
+        self._number: int | None = None  # None: it has not begun
+
+    async def begin(self, number: int, level: str, *, new_name: bool) -> None:
+        """
+        Raises:
+            Full, DiskFailed.
+        """
+        chronicle, writer = self._chronicle, self._writer
+        if new_name:
+            chronicle.formers = (chronicle.uuid, *chronicle.formers)
+            chronicle.uuid = self._env.rng.randbytes(UUID_BYTES)
+        if writer.open is None or writer.open.uuid != chronicle.uuid:
+            await writer.roll()
+        await ended.prepare(self._disk)
+        count = chronicle.start_count + 1
+        start = Start(number, self._env.boot_id, level, count, chronicle.uuid)
+        chronicle.start_count = count
+        writer.append(RecordKind.START, start.encode())
+        chronicle.start(start)
+        await writer.sync(mark=False)
+        self._number = number
+
+    async def close(self, reserve: Reserve) -> None:
+        """
+        Raises:
+            DiskFailed.
+        """
+        if self._number is None or self._writer.failed is not None:
+            return
+        if await self._finish(self._number):
+            return
+        while await reserve.give_up(last=True):
+            if await self._finish(self._number):
+                return
+        await ended.note(self._disk, self._chronicle)
+
+    async def _finish(self, number: int) -> bool:
+        """False: something did not fit on the disk."""
+        chronicle, writer, fits = self._chronicle, self._writer, True
+        if not chronicle.starts[number].clean:
+            try:
+                writer.append(RecordKind.CLEAN, cbor.dumps([number]))
+                chronicle.clean(number)
+            except Full:
+                fits = False
+        await writer.sync(mark=False)
+        fits &= await writer.index_sealed()
+        segment = writer.open
+        if segment is not None and segment.column is not None:
+            fits &= await self._shelf.write_index(segment, segment.column, chronicle, sealed=False)
+        return fits
