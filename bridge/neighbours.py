@@ -62,13 +62,13 @@ class Neighbours:
     # Links.
 
     def up(self, peer: int) -> None:
+        self.down(peer)
         self._of[peer] = Neighbour(self.standing.now)
-        self.following.lost(peer)
-        self.reroute()
         self.links_due = True
 
     def down(self, peer: int) -> None:
         self._of.pop(peer, None)
+        self.outbox.forget(peer)
         self.following.lost(peer)
         self.reroute()
 

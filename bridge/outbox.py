@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import attrs
 
-from .effects import Effect, Sync
+from .effects import Effect, Send, Serve, Sync
 
 Then = Callable[[], None]
 
@@ -24,6 +24,14 @@ class Outbox:
 
     def put(self, effect: Effect) -> None:
         self._effects.append(effect)
+
+    def forget(self, peer: int) -> None:
+        """The link is down: what was to go over it must not go over the next one."""
+        self._effects = [
+            effect
+            for effect in self._effects
+            if not (isinstance(effect, Send | Serve) and effect.peer == peer)
+        ]
 
     def when_durable(self, then: Then) -> None:
         """Everything that this round has written, and writes until its end, comes before."""

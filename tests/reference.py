@@ -171,6 +171,16 @@ def metrics_table() -> str:
     )
 
 
+RULE = re.compile(
+    r"\b(?:G1|[BCFILNOPRSTUVWX][1-9][0-9]?b?)\b"
+)  # of docs/reference/ordering-rules.md
+
+
+def rules_told() -> list[str]:
+    page = (ROOT / "docs" / "reference" / "ordering-rules.md").read_text()
+    return re.findall(r"^\| \*\*(\w+)\*\* \|", page, re.MULTILINE)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "limits": limits_table,
     "policies": policies_table,

@@ -6,6 +6,7 @@ import pytest
 
 from core.bridgecluster import Cluster
 from core.bridgekit import bundle, run
+from duckrow.bridge.effects import Send
 from duckrow.bridge.messages import Acks, Base
 from duckrow.bridge.ordering import CLOCK_JUMP_MAX
 from duckrow.node.row import Bundle
@@ -183,6 +184,24 @@ def test_a_link_that_comes_and_goes_doubles_and_drops_nothing() -> None:
     assert sorted(cluster.words(1), key=int) == [str(number) for number in range(30)]
     assert cluster.words(1) == cluster.words(2) == cluster.words(3)
     assert cluster.view(1).id == 1
+
+
+def test_what_was_to_go_over_a_link_that_is_down_does_not_go_over_the_next_one() -> None:
+    """All in one round: the new link begins with a feed of its own, where the other end is."""
+    cluster = Cluster(1, 2, 3)
+    member = cluster.members[1]
+    member.receive(2, bundle(2, 1), cluster.now)
+    member.submit(bundle(1, 1).commands)
+    member.ordering.advance(0)
+    member.link_down(3, cluster.now)
+    member.link_up(3, cluster.now)
+    effects = member.take_effects(cluster.now, 0)
+    sent = [e.message for e in effects if isinstance(e, Send) and e.peer == 3]
+
+    assert not any(isinstance(message, Bundle) for message in sent)
+    assert any(
+        isinstance(e, Send) and e.peer == 2 and isinstance(e.message, Bundle) for e in effects
+    )
 
 
 def test_acks_may_overtake_bundles() -> None:

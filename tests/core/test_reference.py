@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reference import MARKED, ROOT, TABLES, marked_pages, renewed
+from reference import MARKED, ROOT, RULE, TABLES, marked_pages, renewed, rules_told
 
 
 @pytest.mark.parametrize("page", marked_pages(), ids=lambda page: str(page.name))
@@ -28,6 +28,15 @@ def test_a_table_that_says_something_else_is_made_anew() -> None:
     assert "stale" not in renewed(stale)
     assert renewed(stale).startswith("before\n")
     assert renewed(stale).endswith("<!-- end -->\nafter\n")
+
+
+def test_every_rule_that_the_code_names_is_told_once() -> None:
+    files = sorted((ROOT / "bridge").glob("*.py"))
+    cited = {rule for file in files for rule in RULE.findall(file.read_text())}
+    told = rules_told()
+
+    assert sorted(told) == sorted(set(told))
+    assert cited <= set(told)
 
 
 @pytest.mark.parametrize("folder", ["node", "bridge"])

@@ -93,13 +93,12 @@ class Load:
         machine = self.some_machine()
         if machine is not None:
             least = len(self.world.ledger.row)
-            self.submit(
-                machine, makers.barrier(self.fresh()), partial(self._passed, machine, least)
-            )
+            call = partial(self._passed, machine, machine.life, least)
+            self.submit(machine, makers.barrier(self.fresh()), call)
         self.world.after(self.world.chance.uniform(0.05, 0.4), self._barrier)
 
-    def _passed(self, machine: Machine, least: int, result: Result) -> None:
-        if machine.member is not None:
+    def _passed(self, machine: Machine, life: int, least: int, result: Result) -> None:
+        if machine.life == life:
             self.world.ledger.passes(machine.id, len(machine.row), least)
 
 

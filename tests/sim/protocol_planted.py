@@ -128,22 +128,6 @@ _BUGS = [
         profile=MIXED,
     ),
     _bug(
-        "late_sync_counts",
-        "W2",
-        "a sync that was under way at the promise acks nothing",
-        (
-            "bridge/ordering.py",
-            "        if not self.standing.active or streams is not self.streams:\n",
-            "        if streams is not self.streams:\n",
-        ),
-        (
-            "bridge/ordering.py",
-            "        if self.acks_due and self.standing.active:\n",
-            "        if self.acks_due and self.standing.id in self.streams.of:\n",
-        ),
-        profile=MIXED,
-    ),
-    _bug(
         "same_incarnation",
         "I2",
         "a view is never resumed after a restart",

@@ -116,6 +116,9 @@ def _unfinished(world: World, load: Load) -> str:
             return f"{id_} does not act in view {standing.newest.id}"
         if id_ in wanted and len(machine.member.pending):
             return f"{id_} has pending commands"
+    for id_, _, uuid, _ in view.voters:
+        if id_ not in world.dead and world.machines[id_].disk.uuid != uuid:
+            return f"{id_} has no vote since its disk was wiped"
     if {member.id for member in view.members} != wanted:
         return f"view {view.id} has the members {[member.id for member in view.members]}"
     return ""
