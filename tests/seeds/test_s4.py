@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
+import duckrow as library
 from duckrow.node.alone import Options, open_node
 from duckrow.node.cursors import FIRST, LAST, After, Back, Cursor
 from duckrow.node.env import Env
@@ -303,6 +304,32 @@ def test_s4_27_doctor_trace_and_why_tell_what_is_going_on() -> None:
         assert {row["check"] for row in sh.rows("doctor")} >= {"program", "configuration", "node"}
         assert sh("trace jobs 1").document["state"] == "there"
         assert "what comes is refused" in sh("why jobs").text
+
+
+def test_s4_28_a_topic_has_partitions_and_a_key_stays_in_one() -> None:
+    """Each counts from one; a reader takes one of them, or all merged; they grow while it runs."""
+    with library.Node() as node, library.connect(node.url) as row:
+        row.create_topic("orders", partitions=3)
+        for turn in range(4):
+            for customer in range(9):
+                row.produce("orders", b"%d" % turn, key=b"customer %d" % customer)
+
+        ends = [partition.last for partition in row.topic("orders").partitions]
+        assert sum(ends) == 36
+        assert sum(1 for end in ends if end) > 1, "one partition has them all"
+        homes: dict[bytes | None, list[int]] = {}
+        for partition, end in enumerate(ends):
+            entries = list(row.pull("orders", partition=partition))
+            assert [entry.number for entry in entries] == [*range(1, end + 1)]
+            for entry in entries:
+                homes.setdefault(entry.key, []).append(partition)
+        assert all(len({*found}) == 1 and len(found) == 4 for found in homes.values())
+        merged = list(row.pull("orders"))
+        assert [entry.value for entry in merged] == sorted(entry.value for entry in merged)
+
+        row.set_topic("orders", partitions=5)
+        assert len(row.topic("orders").partitions) == 5
+        assert row.produce("orders", b"named", partition=4).number == 1
 
 
 def test_s4_31_a_node_is_a_server_of_its_own() -> None:
