@@ -28,12 +28,11 @@ class Glide:
     __slots__ = (
         "digest",
         "durable",
+        "heard",
         "offset",
-        "origin",
         "places",
         "position",
         "records",
-        "s",
         "start_count",
     )
 
@@ -42,7 +41,8 @@ class Glide:
     ) -> None:
         self.position, self.digest, self.places, self.offset = position, digest, places, offset
         self.start_count = start_count  # of the incarnation that wrote; another one has a START
-        self.origin = self.s = self.durable = self.records = 0
+        self.durable = self.records = 0
+        self.heard: dict[int, int] = {}  # origin -> s of its last bundle
 
     def run(self, window: bytes, base: int, end: int, segment: int, seed: int) -> None:
         """From `offset` on, while records end below `end`; `offset` then is where it stopped."""
@@ -58,6 +58,7 @@ class Glide:
         )
         add = self.places.append
         position, digest, offset, records = self.position, self.digest, self.offset, self.records
+        heard = self.heard
         limit, expected = end - base - PREFIX_BYTES, self.start_count
         while (at := offset - base) <= limit:
             crc, length, head_length, kind, _, start_count, durable = unpack(window, at)
@@ -104,7 +105,8 @@ class Glide:
             position, digest, offset = found, chained, base + body_at
             records += 2
             self.position, self.digest, self.offset = position, digest, offset
-            self.origin, self.s, self.durable, self.records = origin, s, durable, records
+            heard[origin] = s
+            self.durable, self.records = durable, records
 
 
 _BUNDLE: Final = int(RecordKind.BUNDLE)

@@ -190,9 +190,8 @@ class Recovery(Evidence):
         )
         glide.run(window, base, min(durable, base + len(window)), segment, seed)
         if glide.records:
-            if glide.s:
-                chronicle.position, chronicle.digest = glide.position, glide.digest
-                chronicle.heard[glide.origin] = glide.s
+            chronicle.position, chronicle.digest = glide.position, glide.digest
+            chronicle.heard.update(glide.heard)
             self._claimed = glide.durable
             self.records += glide.records
         return glide.offset
