@@ -311,11 +311,11 @@ def test_s4_28_a_topic_has_partitions_and_a_key_stays_in_one() -> None:
     with library.Node() as node, library.connect(node.url) as row:
         row.create_topic("orders", partitions=3)
         for turn in range(4):
-            for customer in range(9):
+            for customer in range(10):
                 row.produce("orders", b"%d" % turn, key=b"customer %d" % customer)
 
         ends = [partition.last for partition in row.topic("orders").partitions]
-        assert sum(ends) == 36
+        assert sum(ends) == 40
         assert sum(1 for end in ends if end) > 1, "one partition has them all"
         homes: dict[bytes | None, list[int]] = {}
         for partition, end in enumerate(ends):
