@@ -13,9 +13,13 @@ floods: lost ones are made good by the next ballot, which finds what was accepte
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import attrs
+
+from duckrow.node.limits import BUNDLE_BYTES_MAX
+from duckrow.node.row import Bundle
 
 from .calling import Calling
 from .choosing import choose
@@ -34,6 +38,7 @@ from .messages import (
 from .neighbours import Neighbours
 from .ordering import Ordering
 from .outbox import Outbox
+from .pending import size_of
 from .proposer import Proposal, ballot_above
 from .standing import Standing
 from .suspicion import Suspicion
@@ -140,8 +145,8 @@ class Council:
                     for s, bundle in sorted(stream.bundles.items())
                     if s > fetch.after.get(origin, 0)
                 ]
-                if held:
-                    self.neighbours.flood(Tail(fetch.view, tuple(held)), source)
+                for part in parts(held):
+                    self.neighbours.flood(Tail(fetch.view, part), source)
 
     def hear_tail(self, tail: Tail) -> None:
         if tail.view == self.ordering.streams.view and not self.standing.active:
@@ -230,3 +235,18 @@ class Council:
 
     def _see(self, ballot: Ballot) -> None:
         self._seen = max(self._seen or ballot, ballot)
+
+
+def parts(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, ...]]:
+    """Each fits a frame; whoever lacks the tail tries again with every one that comes."""
+    part: list[Bundle] = []
+    size = 0
+    for bundle in bundles:
+        more = size_of(bundle.commands)
+        if part and size + more > BUNDLE_BYTES_MAX:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(bundle)
+        size += more
+    if part:
+        yield tuple(part)

@@ -157,7 +157,7 @@ class Ordering:
         s = self.streams.of[me].have + 1
         bundle = Bundle(view, me, s, self.clock, stamp, waiting.commands)
         self.streams.take(bundle)
-        self._own_bytes[s] = size_of(waiting)
+        self._own_bytes[s] = size_of(waiting.commands)
         self.pending.bundled(bundle)
         self._taken(bundle)
         for stage in waiting.stages:

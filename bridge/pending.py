@@ -71,7 +71,7 @@ class Pending:
     def submit(self, commands: Iterable[Command]) -> bool:
         """False: too much waits, and nothing of it was taken (P1)."""
         waiting = Waiting(tuple(commands))
-        size = size_of(waiting)
+        size = size_of(waiting.commands)
         if self.fresh_bytes + size > PENDING_BYTES_MAX:
             return False
         self.fresh_bytes += size
@@ -85,7 +85,7 @@ class Pending:
                 rest = list(waiting.commands)
                 rest.remove(command)
                 self._fresh[index] = left = Waiting(tuple(rest))
-                self.fresh_bytes -= size_of(waiting) - size_of(left)
+                self.fresh_bytes -= size_of(waiting.commands) - size_of(left.commands)
                 return True
         return False
 
@@ -100,7 +100,7 @@ class Pending:
         queues = [self._fresh] if only_fresh else [self._staged, self._fresh]
         for queue in queues:
             while queue:
-                first, more = queue[0], size_of(queue[0])
+                first, more = queue[0], size_of(queue[0].commands)
                 too_many = len(commands) + len(first.commands) > commands_max
                 if commands and (too_many or size + more > bytes_max):
                     return Waiting(tuple(commands), tuple(stages))
@@ -150,5 +150,5 @@ def _without(heads: set[bytes], waiting: Waiting) -> Waiting:
     return Waiting(left, waiting.stages)
 
 
-def size_of(waiting: Waiting) -> int:
-    return sum(len(command.head) + len(command.body) for command in waiting.commands)
+def size_of(commands: Sequence[Command]) -> int:
+    return sum(len(command.head) + len(command.body) for command in commands)

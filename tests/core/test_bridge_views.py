@@ -6,6 +6,7 @@ import pytest
 
 from core.bridgecluster import Cluster
 from core.bridgekit import bundle, run, view
+from duckrow.bridge.council import parts
 from duckrow.bridge.electorate import incarnation_of, votes
 from duckrow.bridge.messages import (
     Accept,
@@ -13,11 +14,14 @@ from duckrow.bridge.messages import (
     Control,
     Decided,
     Fetch,
+    Message,
     Prepare,
     Promise,
     Refusal,
     Tail,
 )
+from duckrow.node.commands import Command
+from duckrow.node.limits import BUNDLE_BYTES_MAX
 from duckrow.node.row import Bundle
 
 
@@ -219,12 +223,54 @@ def test_whoever_holds_a_tail_gives_it() -> None:
     assert [each.commands[0].head for each in tail.bundles] == [b"a"]
 
 
+def test_a_large_tail_comes_in_parts_that_fit_a_frame() -> None:
+    bundles = [
+        bundle(1, s)._replace(commands=(Command(b"head", bytes(BUNDLE_BYTES_MAX // 3)),))
+        for s in range(1, 6)
+    ]
+
+    assert [len(part) for part in parts(bundles)] == [2, 2, 1]
+    assert [each for part in parts(bundles) for each in part] == bundles
+
+
 def test_a_tail_may_come_when_the_view_is_over() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.receive(1, 2, bundle(2, 1, view=7))
     cluster.control(1, 2, Tail(7, (bundle(2, 1, view=7),)))
 
     assert cluster.members[1].standing.active
+
+
+# Proposing.
+
+
+def test_a_proposer_without_an_exact_report_keeps_listening() -> None:
+    """Two forgot; the one that did not is heard a little later.  To give up costs a second."""
+    cluster = Cluster(1, 2, 3, level="write")
+    for id_ in (2, 3):
+        cluster.stop(id_, power=True)
+    late: list[Control] = []
+
+    def hold(a: int, b: int, message: Message) -> bool:
+        if a == 1 and isinstance(message, Control) and isinstance(message.payload, Promise):
+            late.append(message)
+            return True
+        return False
+
+    cluster.stops = hold
+    for id_ in (2, 3):
+        cluster.start(id_)
+    cluster.beats(1)
+    calls(cluster, 2)
+    assert cluster.said(2, Accept) == []
+    cluster.stops = lambda a, b, message: False
+    cluster.now += 0.2
+    for message in late:
+        cluster.receive(2, 1, message)
+    cluster.settle()
+
+    assert cluster.view(2).id == 2
+    assert cluster.view(2).cont == (1,)
 
 
 # Whole changes.
@@ -320,6 +366,18 @@ def test_with_a_witness_one_copy_goes_on_but_not_the_one_that_was_left_behind() 
     cluster.start(1)
     cluster.beats(25)
     assert cluster.words(2) == ["a"]
+
+
+def test_a_witness_begins_no_row() -> None:
+    """It could install a view from what it relays; then others would follow it, and never go on."""
+    cluster = Cluster(1, 2, 3, witnesses=(3,))
+    cluster.submit(1, "a")
+    calls(cluster, 1)
+    cluster.beats(3)
+
+    assert cluster.view(3).id == 2
+    assert cluster.rows[3] == []
+    assert cluster.members[3].standing.position == 0
 
 
 def test_a_joiner_acts_only_when_it_has_the_row_and_durably() -> None:
