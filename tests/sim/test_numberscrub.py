@@ -19,6 +19,7 @@ from duckrow.node.scrub import at_once
 from duckrow.node.snapshots import Snapshots
 from sim.alone import Machine
 from sim.nodekit import run, values
+from sim.park import SimCrashed
 
 from .test_numberfolder import STORE, filled, rows, write_all
 from .test_proof import fill, in_folder
@@ -248,3 +249,25 @@ def test_a_snapshot_that_is_forgotten_while_it_is_read_is_no_damage() -> None:
         assert await snapshots.scrub(forget) == []
 
     machine.run(main)
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_killed_anywhere_while_it_mends_a_scrub_leaves_what_the_next_one_mends(power: bool) -> None:
+    crashes = 0
+    for step in range(1, 20):
+        index = Index()
+        index.machine.media.flip(PATH, 70)
+        index.machine.media.flip("numbers/00000002.numbers", 100)
+        index.machine.media.crash_before(step, part=bool(step % 2))
+        try:
+            index.scrub()
+        except SimCrashed:
+            crashes += 1
+        else:
+            break
+        if power:
+            index.machine.media.power_loss()
+        assert all(damage.mended for damage in index.scrub())
+        assert index.machine.media.content(PATH) == index.whole
+        assert index.scrub() == []
+    assert crashes == 4  # a write and a sync of each file

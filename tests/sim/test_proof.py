@@ -176,6 +176,40 @@ def test_a_row_that_was_closed_on_a_full_disk_goes_on_when_there_is_space() -> N
         assert (seen.broken, seen.next) == (None, 11 + life)
 
 
+@pytest.mark.parametrize("level", ["fsync", "write"])
+@pytest.mark.parametrize("power", [False, True])
+def test_killed_anywhere_while_it_is_closed_on_a_full_disk_a_row_is_whole(
+    level: str, power: bool
+) -> None:
+    """Of what a close writes and gives up nothing makes the next start lose, or miss, anything."""
+    options, crashed, step = at_level(level), True, 0
+    while crashed:
+        step += 1
+        machine = Machine(step)
+
+        async def work(node: Keeper, machine: Machine = machine, step: int = step) -> None:
+            producer = Producer(node)
+            for number in range(1, 61):
+                await producer.produce("t", [b"%d" % number + bytes(150)])
+            await trio.sleep(10)
+            machine.media.capacity = machine.media.used
+            machine.media.crash_before(step, part=bool(step % 2))
+
+        try:
+            run(machine, work, options)
+            crashed = False
+        except SimCrashed:
+            machine.media.power_loss() if power else machine.media.kill()
+        machine.media.disarm()
+        machine.media.capacity = 1 << 40
+
+        for life in range(2):
+            seen = run(machine, look, options)
+            assert (seen.broken, seen.next) == (None, 61 + life), f"step {step}"
+            assert seen.values[:60] == [b"%d" % number for number in range(1, 61)]
+    assert step > 8
+
+
 def test_a_note_of_where_the_row_ended_that_is_damaged_proves_nothing() -> None:
     """Whatever byte it is; and the whole row goes on."""
     length = len(closed_when_full("fsync")[0].media.content("row/ended").rstrip(b"\0"))
