@@ -64,6 +64,7 @@ class Bridge:
         # What the node is told.
         self.followers: dict[Follower, None] = {}
         self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
+        self.on_round: Callable[[], None] = lambda: None  # its status may have changed
         self.staged: dict[Name, Bundle] = {each[:3]: each for each in journal.recovered.staged}
         self._events: list[Event] = []
         self._unread = 0  # bytes in the mailbox
@@ -192,6 +193,7 @@ class Bridge:
         while True:
             self._feed()
             await self._perform(self.member.take_effects(trio.current_time(), self._env.wall_us()))
+            self.on_round()
             await self._work.wait()
 
     def _feed(self) -> None:

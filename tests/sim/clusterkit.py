@@ -48,6 +48,18 @@ def chain(count: int) -> Links:
     return {i: tuple(j for j in (i - 1, i + 1) if 1 <= j <= count) for i in range(1, count + 1)}
 
 
+def options_of(env: Env, links: Links, id_: int, level: str) -> BridgeOptions:
+    founders = tuple((other, 1, True) for other in links)
+    return BridgeOptions(
+        id=id_,
+        port=PORT,
+        neighbours={i: Neighbour(i, name(i), PORT) for i in links[id_]},
+        secret=SECRET,
+        store=small(level=level, segment_bytes=1 << 16),
+        charter=Charter(founders, env.rng.randbytes(16), env.rng.getrandbits(63), level),
+    )
+
+
 @attrs.define
 class Cluster:
     world: World
@@ -126,17 +138,7 @@ class OneMachine:
 
     async def main(self, env: Env) -> None:
         cluster, id_ = self.cluster, self.id
-        founders = tuple((other, 1, True) for other in cluster.links)
-        options = BridgeOptions(
-            id=id_,
-            port=PORT,
-            neighbours={i: Neighbour(i, name(i), PORT) for i in cluster.links[id_]},
-            secret=SECRET,
-            store=small(level=cluster.level, segment_bytes=1 << 16),
-            charter=Charter(
-                founders, env.rng.randbytes(16), env.rng.getrandbits(63), cluster.level
-            ),
-        )
+        options = options_of(env, cluster.links, id_, cluster.level)
         self._pid = env.rng.randbytes(16)
         self.bridge = await Bridge.open(env, options, self._note)
         cluster.machines[id_] = self

@@ -1,0 +1,234 @@
+"""Attach: the node at its bridge, over a Unix socket (N1).
+
+One node at a time: a new one takes the place of an older one, which may be dead.  It is told items
+from where it says, each round's as soon as they are written, and how far the row is durable (N4).
+While it does not read, nothing is kept for it: it is a cursor (follower.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from duckrow.node import bridgewire as wire
+from duckrow.node.bridgewire import Said, Welcome, What
+from duckrow.node.env import Buffer
+from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, NoQuorum
+from duckrow.node.events import INFO, WARNING, Note
+from duckrow.node.frames import Frame, FrameReader
+from duckrow.node.limits import MIB
+from duckrow.node.output import GONE, Output
+from duckrow.node.row import Bundle, RowStatus
+from duckrow.node.rowwire import encode_heads
+
+from .follower import Follower
+from .links import Stream
+from .process import Bridge
+
+AHEAD_BYTES: Final = 1 * MIB
+
+
+class Attach:
+    """The place at a bridge where its node comes in."""
+
+    def __init__(self, bridge: Bridge, note: Note) -> None:
+        self._bridge, self._note = bridge, note
+        self._node: _Node | None = None
+        bridge.on_round = self._on_round
+        bridge.on_staged = self._on_staged
+
+    async def handle(self, given: trio.abc.Stream) -> None:
+        stream: Stream = given  # type: ignore[assignment]  # those of an Env can do more
+        if self._node is not None:
+            self._node.leave()
+        async with trio.open_nursery() as nursery:
+            node = self._node = _Node(self._bridge, stream, nursery, self._note)
+            try:
+                await node.run()
+            except (*GONE, Disconnected) as error:
+                self._note(INFO, "node_lost error=%r", str(error))
+            except Corrupt as error:
+                self._note(WARNING, "node_broken error=%r", str(error))
+            finally:
+                node.leave()
+                if self._node is node:
+                    self._node = None
+            nursery.cancel_scope.cancel()
+
+    def _on_round(self) -> None:
+        if self._node is not None:
+            self._node.tell_status()
+
+    def _on_staged(self, bundle: Bundle) -> None:
+        if self._node is not None:
+            self._node.tell(wire.staged(bundle))
+
+
+class _Node:
+    def __init__(self, bridge: Bridge, stream: Stream, nursery: trio.Nursery, note: Note) -> None:
+        self._bridge, self._stream, self._nursery = bridge, stream, nursery
+        self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
+        self._follower: Follower | None = None
+        self._told: tuple[int, RowStatus] | None = None
+        self._segments: list[list[object]] = []
+        self._welcome = False
+
+    async def run(self) -> None:
+        reader = FrameReader()
+        reader.accept_hello()
+        while True:
+            while (frame := reader.next_frame()) is not None:
+                self._on_frame(frame)
+            lent = reader.lend_buffer()
+            if lent is None:
+                data = await self._stream.receive_some(reader.wanted)
+                count = len(data)
+                if count:
+                    reader.receive_data(data)
+            else:
+                count = 0
+                try:
+                    count = await self._stream.receive_into(lent)
+                finally:
+                    reader.buffer_filled(count)
+            if not count:
+                reader.end_of_data()
+                return
+
+    def leave(self) -> None:
+        """Also while it is here: its connection ends."""
+        if self._follower is not None:
+            self._bridge.unfollow(self._follower)
+            self._follower = None
+        self._output.hang_up()
+
+    def tell(self, buffers: list[Buffer]) -> None:
+        if self._welcome:
+            self._output.put(buffers)
+            self._output.flush()
+
+    def tell_status(self) -> None:
+        """If there is something new in it."""
+        if not self._welcome:
+            return
+        store, status = self._bridge.store, self._bridge.status()
+        segments: list[list[object]] = [list(each) for each in map(_facts, store.segments())]
+        if segments[:-1] != self._segments[:-1] or len(segments) != len(self._segments):
+            self._segments = segments
+            self._output.put(wire.frame([int(wire.Told.SEGMENTS), segments]))
+        if self._told != (store.floor, status):
+            self._told = store.floor, status
+            self._output.put(wire.status(status, store.floor))
+            self._output.flush()
+
+    # -- what it says -------------------------------------------------------------------------
+
+    def _on_frame(self, frame: Frame) -> None:
+        kind, fields = wire.opened(frame)
+        bridge = self._bridge
+        if kind == Said.ATTACH:
+            if fields[0] != wire.VERSION:
+                raise Corrupt(f"the node speaks version {fields[0]!r} to its bridge")
+            self._attach()
+        elif kind == Said.FOLLOW:
+            self._follow(fields[0])
+        elif kind == Said.SUBMIT:
+            commands = wire.commands_of(fields, frame.body).commands
+            try:
+                bridge.submit(commands)
+            except NoQuorum as error:
+                self.tell(wire.refused(commands, error))
+        elif kind == Said.SETTLE:
+            bridge.settle([(view, origin, s) for view, origin, s in fields[0]])
+        elif kind == Said.RELEASE:
+            bridge.store.release(fields[0], fields[1])
+        elif kind == Said.ASK:
+            reference, what, *arguments = fields
+            self._nursery.start_soon(self._answer, reference, what, arguments, frame.body)
+        else:
+            raise Corrupt(f"a node says {kind} to its bridge")
+
+    def _attach(self) -> None:
+        bridge = self._bridge
+        store, found = bridge.store, bridge.journal.recovered
+        ordered = tuple(name for name, stage in store.chronicle.staged.items() if stage.ordered)
+        self._output.put(
+            wire.welcome(
+                Welcome(
+                    wire.VERSION,
+                    found.id,
+                    store.uuid,
+                    store.formers,
+                    store.options.level,
+                    store.floor,
+                    ordered,
+                )
+            )
+        )
+        self._welcome = True
+        self.tell_status()
+
+    def _follow(self, after: int) -> None:
+        if self._follower is not None:
+            self._bridge.unfollow(self._follower)
+        self._follower = follower = self._bridge.follow(after)
+        self._nursery.start_soon(self._send_items, follower)
+
+    async def _send_items(self, follower: Follower) -> None:
+        output = self._output
+        while self._follower is follower:
+            items = await follower.take()
+            if self._follower is not follower:
+                return
+            for item in items:
+                output.put(wire.item(item))
+            output.flush()
+            await output.wait(AHEAD_BYTES)
+
+    # -- what it asks of the store ------------------------------------------------------------
+
+    async def _answer(self, reference: int, what: int, arguments: list[Any], body: Buffer) -> None:
+        try:
+            buffers = await self._answers(reference, what, arguments, body)
+        except DuckrowError as error:
+            buffers = wire.failure(reference, error)
+        self.tell(buffers)
+
+    async def _answers(
+        self, reference: int, what: int, arguments: list[Any], body: Buffer
+    ) -> list[Buffer]:
+        store, answer = self._bridge.store, partial(wire.answer, reference)
+        plain: dict[int, Callable[..., Awaitable[object]]] = {
+            What.PLACE: store.place_of,
+            What.DIGEST: store.digest_of,
+            What.DROP: store.drop,
+        }
+        if what in plain:
+            return answer(await plain[what](*arguments))
+        if what == What.HEADS:
+            stored = await store.read_heads(arguments[0])
+            head, block = encode_heads(stored.bundle)
+            return answer(head, *block)
+        if what == What.BODY:
+            return answer(None, await store.read_body(arguments[0]))
+        if what == What.SYNC:
+            await store.sync()
+            return answer(None)
+        if what == What.REWRITE:
+            return answer(await store.rewrite(arguments[0], wire.places_of(body)))
+        raise Corrupt(f"a node asks {what} of its bridge")
+
+
+def _facts(segment: Any) -> tuple[object, ...]:
+    return (
+        segment.number,
+        segment.first,
+        segment.last,
+        segment.reach,
+        segment.bytes,
+        segment.sealed,
+        segment.rewritten,
+    )

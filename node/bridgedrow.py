@@ -1,0 +1,373 @@
+"""The row behind a bridge: `node/row.py` over a socket, for as long as node and bridge live.
+
+    submit ──► unsettled ──► the bridge ──► ... ──► an own item ──► `take`: it is settled
+
+What was submitted is kept until its item comes; when the bridge was away, all of it is submitted
+again, in order (N2): applying twice is impossible.  Items come from the position that was taken last,
+so nothing is missed and nothing is doubled.
+
+A bridge that is gone is waited for: reads of what is in memory go on, `active` is false, and what
+needs the store waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+
+from . import bridgewire as wire
+from .bridgewire import Name, Said, Told, Welcome, What
+from .commands import Command
+from .env import Buffer, Env
+from .errors import Conflict, Corrupt, Disconnected, DuckrowError, Full, NoQuorum, rebuilt
+from .events import WARNING, Note, unheard
+from .frames import Frame, FrameReader
+from .limits import PENDING_BYTES_MAX
+from .output import GONE, Output
+from .reserve import OK
+from .row import Bundle, Item, RowStatus
+from .wakeup import Wakeup
+
+RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
+COMMAND_BYTES: Final = 256  # what a command that waits costs besides its bytes
+
+
+class Stream(Protocol):
+    """What is needed of the connection."""
+
+    def send_now(self, buffers: Iterable[Buffer]) -> int: ...
+    async def wait_send_all_might_not_block(self) -> None: ...
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
+    async def receive_into(self, buffer: memoryview) -> int: ...
+    async def aclose(self) -> None: ...
+
+
+@attrs.frozen
+class StoredHeads:
+    bundle: Bundle
+
+
+class BridgedRow:
+    """One task calls `take`, another one runs `run`."""
+
+    def __init__(self, env: Env, host: str, port: int, note: Note = unheard) -> None:
+        self.broken: Corrupt | None = None
+        self.stuck = False  # a full disk is the bridge's concern
+        self.store = BridgedStore(self)
+        # Own commands became `accepted`: a bundle of them is durable on this machine (N3).
+        self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
+        self.welcome: Welcome | None = None
+        self.ready = trio.Event()  # the bridge has answered for the first time
+        self._env, self._host, self._port, self._note = env, host, port, note
+        self._status = RowStatus(False, (), 0, 0, 0, OK)
+        self._output: Output | None = None
+        self._after: int | None = None  # position up to which items came
+        self._items: deque[Item] = deque()
+        self._taken: list[Name] = []  # own bundles that the last `take` gave
+        self._ordered: tuple[Name, ...] = ()  # stages that were in the row before; settled later
+        self._ordered_until = 0
+        self._unsettled: dict[bytes, Command] = {}  # submitted, and not seen in the row; by head
+        self._unsettled_bytes = 0
+        self._refused: list[tuple[Command, Full]] = []
+        self._taker = Wakeup()
+        self._asked: dict[int, _Question] = {}
+        self._references = 0
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self) -> None:
+        """Keeps the connection with the bridge, until cancelled.
+
+        Raises:
+            Conflict: another store is there than before.
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            while True:
+                try:
+                    stream = await self._env.net.connect(self._host, self._port)
+                except OSError:
+                    await trio.sleep(RETRY_SECONDS)
+                    continue
+                try:
+                    await self._attached(stream)  # type: ignore[arg-type]  # it can do more
+                except (*GONE, Corrupt, Disconnected) as error:
+                    self._note(WARNING, "bridge_lost error=%r", str(error))
+                finally:
+                    self._detach()
+                    await trio.aclose_forcefully(stream)
+                await trio.sleep(RETRY_SECONDS)
+
+    # -- N1 -----------------------------------------------------------------------------------
+
+    def follow(self, after: int) -> None:
+        """`take` begins behind position `after`."""
+        self._after = after
+        if self._output is not None:
+            self._send(wire.frame([int(Said.FOLLOW), after]))
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        """See `Row.submit`."""
+        size = sum(map(_size, commands))
+        if self._unsettled and self._unsettled_bytes + size > PENDING_BYTES_MAX:
+            raise NoQuorum(
+                f"{self._unsettled_bytes:,} bytes of commands wait to be ordered already, and the "
+                f"limit is {PENDING_BYTES_MAX:,}"
+            )
+        for command in commands:
+            if command.head not in self._unsettled:
+                self._unsettled[command.head] = command
+                self._unsettled_bytes += _size(command)
+        if self._output is not None:
+            self._send(wire.submit(commands))
+
+    def withdraw(self, command: Command) -> bool:
+        """Only while the bridge is away is it known that nothing took it."""
+        if self._output is not None:
+            return False
+        return self._forget(command.head)
+
+    async def staged(self) -> list[Command]:
+        """None: the bridge itself submits again what it has staged, before anything newer (P3)."""
+        return []
+
+    def settle(self, bundle: Name) -> None:
+        if self._output is not None:
+            self._send(wire.frame([int(Said.SETTLE), [list(bundle)]]))
+
+    async def take(self) -> list[Item]:
+        """See `Row.take`; what the last call gave is applied, and so it is settled."""
+        self._settle_taken()
+        while not self._items and not self._refused:
+            await self._taker.wait()
+        items = list(self._items)
+        self._items.clear()
+        welcome = self.welcome
+        own = welcome.id if welcome is not None else 0
+        for item in items:
+            content = item.content
+            if isinstance(content, Bundle) and content.origin == own:
+                self._taken.append(content[:3])
+                for head, _ in content.commands:
+                    self._forget(head)
+        if items and self._ordered and items[-1].position >= self._ordered_until:
+            self._taken += self._ordered
+            self._ordered = ()
+        return items
+
+    def take_refused(self) -> list[tuple[Command, Full]]:
+        refused, self._refused = self._refused, []
+        return refused
+
+    def release(self, position: int, oldest_body: int) -> None:
+        if self._output is not None:
+            self._send(wire.frame([int(Said.RELEASE), position, oldest_body]))
+
+    def status(self) -> RowStatus:
+        return self._status if self._output is not None else self._status._replace(active=False)
+
+    async def use_reserve(self) -> bool:
+        return False
+
+    def _settle_taken(self) -> None:
+        if self._taken and self._output is not None:
+            names, self._taken = self._taken, []
+            self._send(wire.frame([int(Said.SETTLE), [list(name) for name in names]]))
+
+    def _forget(self, head: bytes) -> bool:
+        command = self._unsettled.pop(head, None)
+        if command is None:
+            return False
+        self._unsettled_bytes -= _size(command)
+        return True
+
+    # -- the connection -----------------------------------------------------------------------
+
+    async def _attached(self, stream: Stream) -> None:
+        assert self._nursery is not None
+        spawn = self._nursery.start_soon
+        output = Output(stream, lambda work: spawn(work), self._note, "bridge")
+        output.put(wire.frame([int(Said.ATTACH), wire.VERSION]))
+        output.flush()
+        reader = FrameReader()
+        reader.accept_hello()
+        while True:
+            while (frame := reader.next_frame()) is not None:
+                kind, fields = wire.opened(frame)
+                if kind == Told.WELCOME:
+                    self._on_welcome(wire.welcome_of(fields), output)
+                else:
+                    self._on_frame(kind, fields, frame)
+            lent = reader.lend_buffer()
+            if lent is None:
+                data = await stream.receive_some(reader.wanted)
+                count = len(data)
+                if count:
+                    reader.receive_data(data)
+            else:
+                count = 0
+                try:
+                    count = await stream.receive_into(lent)
+                finally:
+                    reader.buffer_filled(count)
+            if not count:
+                reader.end_of_data()
+                return
+
+    def _on_welcome(self, welcome: Welcome, output: Output) -> None:
+        before = self.welcome
+        if before is not None and before.uuid not in (welcome.uuid, *welcome.formers):
+            raise Conflict(
+                f"the bridge now has the store {welcome.uuid.hex()}, and had {before.uuid.hex()}: "
+                "this node's state belongs to that one; start it anew"
+            )
+        self.welcome, self._output = welcome, output
+        self._ordered, self._ordered_until = welcome.ordered, 0
+        if self._after is not None:
+            output.put(wire.frame([int(Said.FOLLOW), self._after]))
+        for command in self._unsettled.values():
+            output.put(wire.submit([command]))
+        for question in self._asked.values():
+            output.put(question.frame)
+        output.flush()
+
+    def _on_frame(self, kind: int, fields: list[Any], frame: Frame) -> None:
+        if kind == Told.ITEM:
+            item = wire.item_of(fields, frame.body)
+            if self._after is None or item.position != self._after + 1:
+                raise Corrupt(f"item {item.position} comes behind {self._after}")
+            self._after = item.position
+            self._items.append(item)
+            self._taker.wake()
+        elif kind == Told.STATUS:
+            self.store.floor, self._status = wire.status_of(fields)
+            if not self._ordered_until:
+                self._ordered_until = self._status.position
+            self.ready.set()
+        elif kind == Told.SEGMENTS:
+            self.store.told = [tuple(each) for each in fields[0]]
+        elif kind == Told.STAGED:
+            self.on_staged(wire.commands_of(fields, frame.body, heads_only=True))
+        elif kind == Told.REFUSED:
+            code, text, *heads = fields
+            self._on_refused(
+                rebuilt(code, text, {}), wire.commands_of(heads, frame.body, heads_only=True)
+            )
+        elif kind == Told.ANSWER:
+            reference, value = wire.answer_of(fields)
+            question = self._asked.pop(reference, None)
+            if question is not None:
+                question.answer(value, frame.body)
+        else:
+            raise Corrupt(f"a bridge says {kind} to its node")
+
+    def _on_refused(self, error: DuckrowError, bundle: Bundle) -> None:
+        for command in bundle.commands:
+            if self._forget(command.head):
+                self._refused.append((command, Full(str(error))))
+        self._taker.wake()
+
+    def _detach(self) -> None:
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+    def _send(self, buffers: list[Buffer]) -> None:
+        assert self._output is not None
+        self._output.put(buffers)
+        self._output.flush()
+
+    async def ask(
+        self, what: What, *arguments: object, places: Sequence[int] = ()
+    ) -> tuple[Any, Buffer]:
+        """What the bridge answers; if it is away, when it is back.
+
+        Raises:
+            DuckrowError: what the store raised there.
+        """
+        self._references += 1
+        reference = self._references
+        question = _Question(wire.ask(reference, what, *arguments, places=places))
+        self._asked[reference] = question
+        if self._output is not None:
+            self._send(question.frame)
+        try:
+            return await question.wait()
+        finally:
+            self._asked.pop(reference, None)
+
+
+class _Question:
+    def __init__(self, frame: list[Buffer]) -> None:
+        self.frame = frame
+        self._answered = trio.Event()
+        self._value: object = None
+        self._body: Buffer = b""
+
+    def answer(self, value: object, body: Buffer) -> None:
+        self._value, self._body = value, body
+        self._answered.set()
+
+    async def wait(self) -> tuple[object, Buffer]:
+        await self._answered.wait()
+        if isinstance(self._value, DuckrowError):
+            raise self._value
+        return self._value, self._body
+
+
+class BridgedStore:
+    """What a node needs of the row store, asked of who owns it."""
+
+    def __init__(self, row: BridgedRow) -> None:
+        self.floor = 1
+        self.told: list[tuple[Any, ...]] = []  # of the segments
+        self._row = row
+
+    @property
+    def uuid(self) -> bytes:
+        assert self._row.welcome is not None
+        return self._row.welcome.uuid
+
+    @property
+    def formers(self) -> tuple[bytes, ...]:
+        assert self._row.welcome is not None
+        return self._row.welcome.formers
+
+    @property
+    def position(self) -> int:
+        return self._row.status().position
+
+    @property
+    def durable_position(self) -> int:
+        return self._row.status().durable
+
+    async def place_of(self, position: int) -> int:
+        return int((await self._row.ask(What.PLACE, position))[0])
+
+    async def digest_of(self, position: int) -> bytes:
+        return bytes((await self._row.ask(What.DIGEST, position))[0])
+
+    async def read_heads(self, place: int) -> StoredHeads:
+        fields, body = await self._row.ask(What.HEADS, place)
+        return StoredHeads(wire.commands_of(fields, body, heads_only=True))
+
+    async def read_body(self, place: int) -> Buffer:
+        return (await self._row.ask(What.BODY, place))[1]
+
+    async def sync(self) -> None:
+        await self._row.ask(What.SYNC)
+
+    async def drop(self, numbers: Iterable[int]) -> list[int]:
+        return list((await self._row.ask(What.DROP, list(numbers)))[0])
+
+    async def rewrite(self, segment: int, live: AbstractSet[int]) -> int:
+        found, _ = await self._row.ask(What.REWRITE, segment, places=sorted(live))
+        return int(found)
+
+
+def _size(command: Command) -> int:
+    return len(command.head) + len(command.body) + COMMAND_BYTES

@@ -1,0 +1,229 @@
+"""What a node and its bridge say to each other, over a Unix socket (N1).
+
+    node ──►  ATTACH  FOLLOW after  SUBMIT commands  SETTLE names  RELEASE  ASK reference, what
+    bridge ►  WELCOME  ITEM  STATUS  SEGMENTS  STAGED heads  REFUSED heads  ANSWER reference
+
+Frames as everywhere; heads are CBOR arrays that begin with the kind.  Items of the past come without
+their bodies, those that were just ordered with them.  Both ends are of one machine and one version,
+but a kill leaves old ones behind: the first frame of each says its version.
+"""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from . import cbor, frames
+from .commands import Command
+from .env import Buffer
+from .errors import Corrupt, DuckrowError, rebuilt
+from .frames import Frame
+from .row import Bundle, Item, RowStatus, View
+from .rowwire import (
+    MALFORMED,
+    Written,
+    decode_bundle,
+    decode_item,
+    encode_bundle,
+    encode_heads,
+    encode_item,
+)
+
+VERSION: Final = 1
+Name = tuple[int, int, int]
+
+
+class Said(enum.IntEnum):
+    """By the node."""
+
+    ATTACH = 1
+    FOLLOW = 2
+    SUBMIT = 3
+    SETTLE = 4
+    RELEASE = 5
+    ASK = 6
+
+
+class Told(enum.IntEnum):
+    """By the bridge."""
+
+    WELCOME = 1
+    ITEM = 2
+    STATUS = 3
+    SEGMENTS = 4
+    STAGED = 5
+    REFUSED = 6
+    ANSWER = 7
+
+
+class What(enum.IntEnum):
+    """A node asks of the store."""
+
+    PLACE = 1  # of a position
+    DIGEST = 2  # at a position
+    HEADS = 3  # at a place
+    BODY = 4  # at a place
+    SYNC = 5
+    DROP = 6  # segments
+    REWRITE = 7  # a segment, for the places in the body
+
+
+class Welcome(NamedTuple):
+    version: int
+    id: int
+    uuid: bytes
+    formers: tuple[bytes, ...]
+    level: str
+    floor: int
+    ordered: tuple[Name, ...]  # stages that are in the row already; the state has them, or will
+
+
+def frame(head: Iterable[Any], *body: Buffer) -> list[Buffer]:
+    return frames.encode(cbor.dumps(list(head)), *body)
+
+
+def opened(found: Frame) -> tuple[int, list[Any]]:
+    """
+    Raises:
+        Corrupt: it is no message.
+    """
+    fields = cbor.loads_array(found.head)
+    if not fields or type(fields[0]) is not int:
+        raise cbor.malformed("what a node and its bridge say", fields)
+    return fields[0], fields[1:]
+
+
+# -- commands and items -------------------------------------------------------------------------
+
+
+def submit(commands: Sequence[Command]) -> list[Buffer]:
+    head, body = encode_bundle(_nameless(commands))
+    return frame([int(Said.SUBMIT), *head], *body)
+
+
+def refused(commands: Sequence[Command], error: DuckrowError) -> list[Buffer]:
+    head, body = encode_heads(_nameless(commands))
+    return frame([int(Told.REFUSED), error.code, str(error), *head], *body)
+
+
+def commands_of(fields: list[Any], body: Buffer, *, heads_only: bool = False) -> Bundle:
+    """
+    Raises:
+        Corrupt: they are not what they were.
+    """
+    try:
+        return decode_bundle(fields, body, heads_only=heads_only)[0]
+    except MALFORMED as error:
+        raise cbor.malformed("commands", fields) from error
+
+
+def staged(bundle: Bundle) -> list[Buffer]:
+    return _heads_frame(Told.STAGED, bundle)
+
+
+def _heads_frame(kind: Told, bundle: Bundle) -> list[Buffer]:
+    head, body = encode_heads(bundle)
+    return frame([int(kind), *head], *body)
+
+
+def item(given: Item) -> list[Buffer]:
+    content = given.content
+    whole = isinstance(content, View) or _is_whole(content)
+    if whole:
+        head, body = encode_item(given)
+    else:
+        assert isinstance(content, Bundle)
+        heads = encode_heads(content)
+        head, body = Written([given.position, given.crc, *heads.head], heads.body)
+    return frame([int(Told.ITEM), given.place, whole, *head], *body)
+
+
+def item_of(fields: list[Any], body: Buffer) -> Item:
+    """
+    Raises:
+        Corrupt: it is not what it was.
+    """
+    try:
+        place, whole, *rest = fields
+        if whole:
+            return decode_item(rest, body)._replace(place=place)
+        position, crc, *heads = rest
+        bundle, found, _ = decode_bundle(heads, body, heads_only=True)
+    except MALFORMED as error:
+        raise cbor.malformed("an item", fields) from error
+    if found != crc:
+        raise Corrupt(f"the heads of the item at position {position} are not what they were")
+    return Item(position, place, crc, bundle)
+
+
+def _is_whole(bundle: Bundle) -> bool:
+    """One that was read again for its heads has no bodies; one of bodiless commands is whole, too."""
+    return any(len(body) for _, body in bundle.commands)
+
+
+def _nameless(commands: Sequence[Command]) -> Bundle:
+    return Bundle(0, 0, 0, 0, 0, tuple(commands))
+
+
+# -- what else is told --------------------------------------------------------------------------
+
+
+def welcome(told: Welcome) -> list[Buffer]:
+    names = [list(name) for name in told.ordered]
+    return frame([int(Told.WELCOME), *told[:3], list(told.formers), *told[4:6], names])
+
+
+def welcome_of(fields: list[Any]) -> Welcome:
+    """
+    Raises:
+        Corrupt: it is none, or of another version.
+    """
+    try:
+        version, id_, uuid, formers, level, floor, names = fields[:7]
+        ordered = tuple([(view, origin, s) for view, origin, s in names])
+    except MALFORMED as error:
+        raise cbor.malformed("the welcome of a bridge", fields) from error
+    if version != VERSION:
+        raise Corrupt(f"the bridge speaks version {version!r} to its node, and this is {VERSION}")
+    return Welcome(version, id_, uuid, tuple(formers), level, floor, ordered)
+
+
+def status(told: RowStatus, floor: int) -> list[Buffer]:
+    active, members, *rest = told
+    return frame([int(Told.STATUS), floor, active, list(members), *rest])
+
+
+def status_of(fields: list[Any]) -> tuple[int, RowStatus]:
+    """The floor, too."""
+    floor, active, members, position, durable, view, disk = fields[:7]
+    return floor, RowStatus(active, tuple(members), position, durable, view, disk)
+
+
+# -- questions to the store ---------------------------------------------------------------------
+
+
+def ask(reference: int, what: What, *arguments: object, places: Sequence[int] = ()) -> list[Buffer]:
+    packed = array("Q", places).tobytes()
+    return frame([int(Said.ASK), reference, int(what), *arguments], packed)
+
+
+def places_of(body: Buffer) -> frozenset[int]:
+    found = array("Q")
+    found.frombytes(bytes(body))
+    return frozenset(found)
+
+
+def answer(reference: int, value: object, *body: Buffer) -> list[Buffer]:
+    return frame([int(Told.ANSWER), reference, True, value], *body)
+
+
+def failure(reference: int, error: DuckrowError) -> list[Buffer]:
+    return frame([int(Told.ANSWER), reference, False, error.code, str(error)])
+
+
+def answer_of(fields: list[Any]) -> tuple[int, object]:
+    """The reference, and the value or the error."""
+    reference, fine, value, *text = fields
+    return reference, value if fine else rebuilt(value, text[0], {})

@@ -1,0 +1,265 @@
+"""A node and its bridge are two processes: either dies and comes back, and nothing is lost or doubled.
+
+Each is a host of its own here, `m1` the bridge and `n1` its node, since a host has one process.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+import attrs
+import pytest
+import trio
+
+from duckrow.bridge.attach import Attach
+from duckrow.bridge.process import Bridge
+from duckrow.node import makers
+from duckrow.node.bridgedrow import BridgedRow
+from duckrow.node.capture import state_hash
+from duckrow.node.effects import Code, Result
+from duckrow.node.env import Env
+from duckrow.node.errors import NoQuorum
+from duckrow.node.events import unheard
+from duckrow.node.keeper import Keeper
+from duckrow.node.lonerow import LoneRow
+from duckrow.node.numbers import Numbers
+from duckrow.node.reading import Pull
+from duckrow.node.state import State
+from sim.clusterkit import BODY, Links, mesh, options_of
+from sim.world import World
+
+NODE_PORT = 4200
+
+
+@attrs.define
+class Split:
+    world: World
+    links: Links
+    level: str = "fsync"
+    bridges: dict[int, Bridge] = attrs.field(factory=dict)
+    nodes: dict[int, Keeper] = attrs.field(factory=dict)
+    results: list[Result] = attrs.field(factory=list)  # of what was answered
+    accepted: dict[int, int] = attrs.field(factory=dict)  # bundles that were said to be staged
+    producing: bool = True
+    busy: dict[int, None] = attrs.field(factory=dict)
+
+    def start_bridge(self, id_: int) -> None:
+        async def main(env: Env) -> None:
+            bridge = await Bridge.open(env, options_of(env, self.links, id_, self.level))
+            attach = Attach(bridge, unheard)
+            self.bridges[id_] = bridge
+            async with trio.open_nursery() as nursery:
+                await nursery.start(env.net.serve, attach.handle, NODE_PORT)
+                nursery.start_soon(bridge.run)
+
+        self.world.start(f"m{id_}", main)
+
+    def start_node(self, id_: int) -> None:
+        async def main(env: Env) -> None:
+            row = BridgedRow(env, f"m{id_}", NODE_PORT)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(row.run)
+                await row.ready.wait()
+                row.on_staged = lambda _: self.accepted.update({id_: self.accepted.get(id_, 0) + 1})
+                row.follow(0)
+                numbers = Numbers(row.store.uuid)
+                keeper = Keeper(
+                    cast(LoneRow, row), State(), numbers, rng=env.rng, wall_us=env.wall_us
+                )
+                await keeper.catch_up()
+                self.nodes[id_] = keeper
+                nursery.start_soon(keeper.run)
+                await self.produce(env, id_, keeper)
+
+        self.world.start(f"n{id_}", main)
+
+    def start_all(self) -> None:
+        for id_ in self.links:
+            self.start_bridge(id_)
+            self.start_node(id_)
+
+    def kill(self, what: str, id_: int, *, power: bool = False) -> None:
+        (self.bridges if what == "m" else self.nodes).pop(id_, None)
+        self.busy.pop(id_, None) if what == "n" else None
+        self.world.kill(f"{what}{id_}", power=power)
+
+    async def produce(self, env: Env, id_: int, keeper: Keeper) -> None:
+        pid, seq = keeper.fresh_pid(), 0
+        while True:
+            await trio.sleep(0.1 * env.rng.random())
+            if not self.producing:
+                continue
+            seq += 1
+            self.busy[id_] = None
+            turn = makers.Turn(pid, seq=seq, time=env.wall_us())
+            try:
+                result = await keeper.order(makers.produce(turn, "rides", BODY, 3))
+            except NoQuorum:
+                seq -= 1
+            else:
+                assert result.code == Code.ORDERED
+                assert not result.duplicate
+                self.results.append(result)
+            self.busy.pop(id_, None)
+
+    async def until(self, *, seconds: float = 30) -> None:
+        with trio.fail_after(seconds):
+            while not (
+                len(self.nodes) == len(self.bridges) == len(self.links)
+                and all(node.row.status().active for node in self.nodes.values())
+            ):
+                await trio.sleep(0.1)
+
+    async def end(self) -> None:
+        """All nodes have one state, and give the same entries to readers."""
+        self.producing = False
+        with trio.fail_after(30):
+            while True:
+                await trio.sleep(0.3)
+                ends = {bridge.store.position for bridge in self.bridges.values()}
+                ends |= {node.state.position for node in self.nodes.values()}
+                if len(ends) == 1 and not self.busy:
+                    break
+        assert len({state_hash(node.state) for node in self.nodes.values()}) == 1
+        read = [await everything(node) for node in self.nodes.values()]
+        assert all(each == read[0] for each in read)
+        numbers = [n for first, count in read[0] for n in range(first, first + count)]
+        assert numbers == list(range(1, len(numbers) + 1))
+        for result in self.results:
+            assert (result.first, result.count) in read[0]
+        await trio.sleep(0.5)
+        for id_, bridge in self.bridges.items():
+            assert bridge.store.chronicle.staged == {}, (
+                f"m{id_}: all is applied, nothing is settled"
+            )
+
+
+async def everything(node: Keeper) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    after = 0
+    while True:
+        pulled = await node.reader.pull(Pull("rides", after=after, limit=100_000))
+        if not pulled.batches:
+            return found
+        for batch in pulled.batches:
+            assert bytes(batch.body) == BODY
+            found.append((batch.first, batch.count))
+            after = batch.first + batch.count - 1
+
+
+def play(seed: int, script: object, level: str = "fsync", links: Links | None = None) -> Split:
+    world = World(seed)
+    found: list[Split] = []
+
+    async def main(world: World) -> None:
+        found.append(Split(world, links or mesh(3), level))
+        await script(found[0])  # type: ignore[operator]
+
+    world.run(main)
+    return found[0]
+
+
+def test_nodes_at_their_bridges_have_one_state() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(2)
+        await split.end()
+
+    split = play(1, script)
+    assert len(split.results) > 60
+    assert all(split.accepted[id_] > 10 for id_ in (1, 2, 3))
+
+
+def test_a_node_comes_back_to_a_bridge_that_went_on_and_reads_old_bodies_from_it() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        split.kill("n", 2)
+        before = len(split.results)
+        await trio.sleep(1)
+        assert split.bridges[2].status().active, "the cluster notices nothing"
+        assert len(split.results) > before + 10
+        split.start_node(2)
+        await split.until()
+        await trio.sleep(0.5)
+        await split.end()
+
+    play(2, script)
+
+
+def test_a_node_waits_for_its_bridge_and_submits_again_what_it_does_not_know_the_fate_of() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        for _ in range(4):
+            await trio.sleep(0.7)
+            split.kill("m", 1)
+            await trio.sleep(0.4)
+            assert not split.nodes[1].row.status().active
+            split.start_bridge(1)
+            await split.until()
+        await split.end()
+
+    assert len(play(3, script).results) > 100
+
+
+def test_what_a_node_took_while_its_machine_is_cut_off_is_staged_there_and_ordered_later() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        for other in (2, 3):
+            split.world.net.partition(["m1"], [f"m{other}"])
+        await trio.sleep(3)
+        assert not split.nodes[1].row.status().active
+        before, results = split.accepted[1], len(split.results)
+        node = split.nodes[1]
+        turn = makers.Turn(b"p" * 16, seq=1, time=node.wall_us())
+        node.submit(makers.produce(turn, "rides", BODY, 3))
+        await trio.sleep(0.5)
+        assert split.accepted[1] == before + 1, "durable here, and not ordered"
+
+        split.kill("n", 1)
+        split.kill("m", 1, power=True)
+        split.start_bridge(1)
+        split.start_node(1)
+        await trio.sleep(1)
+        split.world.net.heal()
+        await split.until()
+        await trio.sleep(0.5)
+        await split.end()
+        assert len(split.results) > results
+        lanes = [key[0] for key in split.nodes[2].state.lanes.rows]
+        assert b"p" * 16 in lanes
+
+    play(4, script)
+
+
+@pytest.mark.parametrize("level", ["fsync", "write"])
+def test_whatever_dies_nothing_is_lost_or_doubled(level: str) -> None:
+    for seed in range(4):
+        rng = random.Random(seed)
+
+        async def script(split: Split, rng: random.Random = rng) -> None:
+            split.start_all()
+            for _ in range(25):
+                await trio.sleep(rng.expovariate(2.0))
+                id_, what = rng.choice((1, 2, 3)), rng.choice("mn")
+                host = split.world.host(f"{what}{id_}")
+                if host.alive and rng.random() < 0.7:
+                    split.kill(what, id_, power=level == "fsync" and rng.random() < 0.3)
+                elif not host.alive:
+                    (split.start_bridge if what == "m" else split.start_node)(id_)
+                elif rng.random() < 0.3:
+                    split.world.net.reset_some(0.3)
+            for id_ in (1, 2, 3):
+                for what, start in (("m", split.start_bridge), ("n", split.start_node)):
+                    if not split.world.host(f"{what}{id_}").alive:
+                        start(id_)
+            await split.until()
+            await trio.sleep(1)
+            await split.end()
+
+        play(50 + seed, script, level)
