@@ -102,7 +102,7 @@ class Suspicion:
 
     def ejected(self, members: Iterable[int], now: float) -> None:
         """The next view is without these; those that stalled wait longer each time (S6)."""
-        for member in set(members) & self._stalling(now):
+        for member in sorted(set(members) & self._stalling(now)):
             before = self._held_off.get(member)
             delay = self.timing.readmit_min
             if before is not None and now - before.until < self.timing.conduct:
