@@ -33,6 +33,7 @@ from . import (
     bench_sessions,
     bench_simulation,
     bench_volume,
+    bench_waking,
 )
 from .bench_figures import Figure, Group, NoRoomError, Settings, machine, number
 
@@ -45,6 +46,8 @@ GROUPS = (
     Group("latency", "one acknowledged produce at a time", bench_clients.latency),
     Group("produce", "many entries from one client", bench_clients.produce),
     Group("pull", "a backlog, read by a client", bench_clients.pull),
+    Group("wake", "a reader that waits has what was answered", bench_waking.wake),
+    Group("producers", "many at once, each with one entry", bench_sessions.producers),
     Group("idle", "connections that do nothing", bench_sessions.idle),
     Group("fan-out", "one producer, many followers", bench_sessions.fan_out),
     Group("help", "the command line says what there is", bench_commands.first_help),

@@ -27,11 +27,13 @@ from duckrow.node.asks import TIMEOUT
 
 from .bench_figures import Figure, Rounds, Settings, Target, at_least, at_most, ratios
 from .bench_node import Node, running_node
+from .bench_sockets import SINK, bare
 
 TURNS: Final = 15
 ECHOES: Final = 300  # of a turn
 ENTRIES: Final = 1_000_000  # of a turn of produce, and of the backlog
 LARGE: Final = 64 * 1024
+LARGE_ENTRIES: Final = 2_000  # of a turn
 TOPIC: Final = "bench"
 
 ECHO: Final = """
@@ -85,19 +87,45 @@ def latency(settings: Settings) -> Iterator[Figure]:
 
 
 def produce(settings: Settings) -> Iterator[Figure]:
-    turns = settings.scaled(5, 2)
-    for name, size, count, target in (
-        ("100 B", 100, settings.scaled(ENTRIES, 1_000), at_least(4e6)),
-        ("64 KB", LARGE, settings.scaled(2_000, 10), None),
-    ):
-        values = [index.to_bytes(8, "little") + bytes(size - 8) for index in range(count)]
-        with running_node(settings) as node, duckrow.connect(node.url, timeout=60) as row:
+    turns, count = settings.scaled(5, 2), settings.scaled(ENTRIES, 1_000)
+    values = [index.to_bytes(8, "little") + bytes(92) for index in range(count)]
+    for level, target in (("write", at_least(4e6)), ("fsync", at_least(2e6))):
+        with (
+            running_node(settings, level=level) as node,
+            duckrow.connect(node.url, timeout=60) as row,
+        ):
 
-            def put(row: duckrow.Client = row, values: list[bytes] = values) -> int:
+            def put(row: duckrow.Client = row) -> int:
                 return row.produce_many(TOPIC, values).count
 
-            yield _rate(f"produce_many of {name}", node, put, turns, target, size)
-        settings.tell(f"produce, {name}")
+            yield _rate(f"produce_many of 100 B, level {level}", node, put, turns, target)
+        settings.tell(f"produce, level {level}")
+    yield _large(settings, turns)
+
+
+def _large(settings: Settings, turns: int) -> Figure:
+    """In turns with the same bytes over a bare socket, to a process that forgets them."""
+    count = settings.scaled(LARGE_ENTRIES, 10)
+    values = [index.to_bytes(8, "little") + bytes(LARGE - 8) for index in range(count)]
+    ours, bares = [], []
+    with (
+        running_node(settings) as node,
+        duckrow.connect(node.url, timeout=60) as row,
+        bare(SINK) as sink,
+    ):
+        for _ in range(turns + 1):
+            ours.append(_seconds(lambda: row.produce_many(TOPIC, values)))
+            bares.append(_seconds(lambda: sink.pour(values[0], count)))
+    settings.tell("produce, 64 KB")
+    megabytes = LARGE * count / 1e6
+    return Figure.of(
+        "produce_many of 64 KB, level write",
+        ratios(bares[1:], ours[1:]),
+        "of a socket",
+        at_least(1 / 3),
+        f"{megabytes / median(ours[1:]):,.0f} MB/s, and {megabytes / median(bares[1:]):,.0f} over "
+        "a bare Unix socket to a process that does nothing with them",
+    )
 
 
 def pull(settings: Settings) -> Iterator[Figure]:
@@ -110,6 +138,13 @@ def pull(settings: Settings) -> Iterator[Figure]:
             return sum(map(len, _pages(row)))
 
         def as_objects() -> int:
+            found = 0
+            for page in _pages(row):
+                for entry in page:
+                    found += entry.number > 0
+            return found
+
+        def as_lists() -> int:
             return sum(len([*page]) for page in _pages(row))
 
         def followed() -> int:
@@ -124,6 +159,7 @@ def pull(settings: Settings) -> Iterator[Figure]:
             "pull of a backlog of 100 B, as columns", node, as_columns, turns, at_least(4e6)
         )
         yield _rate("the same as Entry objects", node, as_objects, turns, at_least(1.5e6))
+        yield _rate("the same as lists of all Entry objects", node, as_lists, turns, None)
         yield _rate("the same by a follow, one Entry at a time", node, followed, turns, None)
 
 
@@ -135,7 +171,7 @@ def _pages(row: duckrow.Client) -> Iterator[duckrow.Entries]:
 
 
 def _rate(
-    name: str, node: Node, act: Callable[[], int], turns: int, target: Target | None, size: int = 0
+    name: str, node: Node, act: Callable[[], int], turns: int, target: Target | None
 ) -> Figure:
     walls, clients, nodes = [], [], []
     for turn in range(turns + 1):
@@ -145,15 +181,20 @@ def _rate(
             walls.append(done / (time.monotonic() - began))
             clients.append(done / (time.process_time() - own))
             nodes.append(done / max(node.cpu_seconds() - others, 0.01))
-    megabytes = f", {median(walls) * size / 1e6:,.0f} MB/s" if size else ""
     return Figure.of(
         name,
         Rounds.of(walls),
         "entries/s",
         target,
         f"of a second of processor time: {median(clients) / 1e6:.2f} M/s by the client, "
-        f"{median(nodes) / 1e6:.2f} M/s by the node{megabytes}",
+        f"{median(nodes) / 1e6:.2f} M/s by the node",
     )
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    began = time.monotonic()
+    act()
+    return time.monotonic() - began
 
 
 def _median_us(act: Callable[[], None], count: int) -> float:

@@ -1,4 +1,4 @@
-"""A node in a process of its own, for benchmarks: level write, and what it costs."""
+"""A node in a process of its own, for benchmarks: what it costs, and how often it has synced."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +17,13 @@ from .bench_figures import NoRoomError, Settings
 
 
 class Node:
-    def __init__(self, process: subprocess.Popen[bytes], path: Path, said: str) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], path: Path, said: str, watched: str
+    ) -> None:
         self._pid, self.path = process.pid, path
         port = re.search(r"tcp://127\.0\.0\.1:(\d+)", said)
         self.url = f"duck://127.0.0.1:{port[1]}" if port else f"duck+unix://{path}"
+        self._watched = watched
 
     def resident(self) -> int:
         pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
@@ -29,9 +33,17 @@ class Node:
         ticks = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
         return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
+    def syncs(self) -> int:
+        """How often files were synced."""
+        with urllib.request.urlopen(f"http://{self._watched}/metrics") as answer:
+            text = answer.read().decode()
+        found = re.search(r"^duckrow_sync_seconds_count (\d+)", text, re.MULTILINE)
+        assert found, "the node does not count its syncs"
+        return int(found[1])
+
 
 @contextmanager
-def running_node(settings: Settings, *, tcp: bool = False) -> Iterator[Node]:
+def running_node(settings: Settings, *, tcp: bool = False, level: str = "write") -> Iterator[Node]:
     """One that is ready; killed at the end.
 
     Raises:
@@ -42,7 +54,8 @@ def running_node(settings: Settings, *, tcp: bool = False) -> Iterator[Node]:
         tempfile.TemporaryDirectory() as d,
     ):
         path = Path(d, "node.sock")
-        words = ["--data", data, "--listen", f"unix:{path}", "--set", "store.durability=write"]
+        words = ["--data", data, "--listen", f"unix:{path}"]
+        words += ["--set", f"store.durability={level}", "--set", "http.listen=tcp://127.0.0.1:0"]
         if tcp:
             words += ["--listen", "tcp://127.0.0.1:0"]
         with subprocess.Popen(
@@ -52,9 +65,14 @@ def running_node(settings: Settings, *, tcp: bool = False) -> Iterator[Node]:
         ) as process:
             try:
                 assert process.stderr is not None
-                ready = next((line for line in process.stderr if b"ready" in line), None)
-                if ready is None:
-                    raise NoRoomError("the node did not start")
-                yield Node(process, path, ready.decode())
+                said: list[str] = []
+                for line in process.stderr:
+                    said.append(line.decode())
+                    if " ready " in said[-1]:
+                        break
+                watched = re.search(r"watched address=tcp://(\S+)", "".join(said))
+                if watched is None:
+                    raise NoRoomError(f"the node did not start: {said[-1:]}")
+                yield Node(process, path, said[-1], watched[1])
             finally:
                 process.send_signal(signal.SIGKILL)

@@ -1,7 +1,8 @@
-"""Sessions: what a client costs that does nothing, and how many followers one producer reaches.
+"""Sessions: what many clients cost, that do nothing, or produce, or follow one producer.
 
-    idle       thousands of connections that have said hello; memory of the node's process, each
-    fan-out    one producer, 50 followers, each of which gets every entry of 100 bytes
+    idle         thousands of connections that have said hello; memory of the node's process, each
+    producers    32, each with one entry of 100 bytes under way, at level fsync and at level write
+    fan-out      one producer, 50 followers, each of which gets every entry of 100 bytes
 
 The node is a process of its own, and the clients are bare sockets in this one, which look at frames
 and at no entry: the limit is the node.  Deliveries are those of a second of the node's processor
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from duckrow.node import columns, frames, makers, requests
@@ -26,8 +28,8 @@ from duckrow.node.frames import FrameReader
 from duckrow.node.limits import CONNECTIONS_SPARE_FILES, MIB
 from duckrow.node.requests import Ask, Outcome, Verb
 
-from .bench_figures import Figure, NoRoomError, Rounds, Settings, at_least, at_most
-from .bench_node import running_node
+from .bench_figures import Figure, NoRoomError, Rounds, Settings, at_least, at_most, ratios
+from .bench_node import Node, running_node
 
 IDLE: Final = 10_000
 IDLE_BYTES: Final = 100 * MIB
@@ -37,6 +39,8 @@ BATCH: Final = 100
 BATCHES: Final = 400  # of a turn
 OUT: Final = 4  # batches under way
 TURNS: Final = 7
+PRODUCERS: Final = 32
+PRODUCES: Final = 3_200  # of a turn
 CREDIT: Final = 1 << 40
 TOPIC: Final = "fan"
 
@@ -65,6 +69,39 @@ def idle(settings: Settings) -> Iterator[Figure]:
         unit="MiB",
         target=at_most(IDLE_BYTES / MIB),
         note=f"{before / MIB:.1f} MiB before, and {each / 1024:.2f} KiB each of {count:,}",
+    )
+
+
+def producers(settings: Settings) -> Iterator[Figure]:
+    turns, count = settings.scaled(TURNS, 2), settings.scaled(PRODUCES, 2 * PRODUCERS)
+    rates: dict[str, list[float]] = {"fsync": [], "write": []}
+    shared: list[float] = []
+    with ExitStack() as stack:
+        crowds = {
+            level: _Crowd(stack, stack.enter_context(running_node(settings, level=level)))
+            for level in rates
+        }
+        for turn in range(turns + 1):
+            for level, crowd in crowds.items():
+                syncs, began = crowd.node.syncs(), time.monotonic()
+                crowd.run(count)
+                rates[level].append(count / (time.monotonic() - began))
+                if level == "fsync":
+                    shared.append(count / max(1, crowd.node.syncs() - syncs))
+            settings.tell(f"producers: turn {turn} of {turns}")
+    yield Figure.of(
+        f"{PRODUCERS} producers, level fsync",
+        Rounds.of(shared[1:]),
+        "produces/sync",
+        at_least(14),
+    )
+    yield Figure.of(
+        f"{PRODUCERS} producers, level fsync, beside level write",
+        ratios(rates["fsync"][1:], rates["write"][1:]),
+        "of its rate",
+        None,
+        f"{median(rates['fsync'][1:]):,.0f} and {median(rates['write'][1:]):,.0f} a second of the "
+        "time that passed; half of it is asked for where fewer than 14 share a sync",
     )
 
 
@@ -101,6 +138,41 @@ def fan_out(settings: Settings) -> Iterator[Figure]:
             target,
             f"{passed.median:,.0f} entries/s of the time that passed",
         )
+
+
+class _Crowd:
+    """Producers, each of which waits for its answer before it goes on."""
+
+    def __init__(self, stack: ExitStack, node: Node) -> None:
+        self.node = node
+        self._lines = [stack.enter_context(_Line(node.path)) for _ in range(PRODUCERS)]
+        for line in self._lines:
+            line.answer()
+        self._seqs = dict.fromkeys(self._lines, 0)
+        self._pids = {line: bytes([at]) * PID_BYTES for at, line in enumerate(self._lines)}
+        self._body = columns.encode([bytes(100)])
+
+    def run(self, count: int) -> None:
+        with selectors.DefaultSelector() as selector:
+            for line in self._lines:
+                selector.register(line.socket, selectors.EVENT_READ, line)
+                self._order(line)
+            unsent, out = count - len(self._lines), len(self._lines)
+            while out:
+                for key, _ in selector.select():
+                    for _reference, outcome, fields, _body in key.data.received():
+                        if outcome == Outcome.FAILED:
+                            raise NoRoomError(f"the node refused: {fields}")
+                        out -= 1
+                        if unsent:
+                            self._order(key.data)
+                            unsent, out = unsent - 1, out + 1
+
+    def _order(self, line: _Line) -> None:
+        seq = self._seqs[line] = self._seqs[line] + 1
+        turn = makers.Turn(self._pids[line], seq, 1, seq - 1)
+        command = makers.produce(turn, TOPIC, self._body, 1)
+        line.send(Verb.ORDER, command.head, False, body=command.body)
 
 
 class _Fan:
