@@ -8,6 +8,8 @@ Each link carries, in both directions:
     Follow          the row itself, to whom asked for it; the store is read by the shell
     Control         floods
 
+All of that whether this node acts or not (W3, F6).
+
 A feed begins with Base, if the oldest bundles are gone here, then all bundles past what the other
 has, then the newest acks; from then on each as it is taken (F4).
 """

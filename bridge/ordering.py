@@ -171,7 +171,9 @@ class Ordering:
             if not waiting.commands:
                 return
             self._stages += 1
-            s = self.standing.start_count * STAGES_PER_START + self._stages  # never given twice
+            s = (
+                self.standing.start_count * STAGES_PER_START + self._stages
+            )  # never given twice (I3)
             bundle = Bundle(0, self.standing.id, s, 0, stamp, waiting.commands)
             self.pending.staged(bundle)
             self.outbox.put(Journal(bundle))

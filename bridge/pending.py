@@ -69,7 +69,7 @@ class Pending:
         return over
 
     def submit(self, commands: Iterable[Command]) -> bool:
-        """False: too much waits, and nothing of it was taken (P1)."""
+        """In this order (B4).  False: too much waits, and nothing of it was taken (P1)."""
         waiting = Waiting(tuple(commands))
         size = size_of(waiting.commands)
         if self.fresh_bytes + size > PENDING_BYTES_MAX:

@@ -117,7 +117,10 @@ class Streams:
         return True
 
     def _count(self, member: int) -> None:
-        """Lets the newest acks of this member count, if all it made before is here (T2)."""
+        """Lets the newest acks of this member count, if all it made before is here (T2).
+
+        So acks may overtake bundles on their way (F7).
+        """
         acks = self.newest.get(member)
         if acks is not None and self.of[member].have >= acks.s:
             acked = self.acked[member]

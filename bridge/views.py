@@ -78,7 +78,7 @@ class Views:
         self.learn(view)
         self.ordering.old = None
         if view.id == standing.newest.id:
-            # V9: at every level, since what it acks from now on says that it has all before.
+            # V9, V11: at every level, since what it acks from now on says that it has all before.
             self.outbox.when_durable(partial(self._activate, view.id))
 
     def wedge(self) -> None:

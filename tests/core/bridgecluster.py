@@ -151,6 +151,12 @@ class Cluster:
         peer = next(b for a, b in self._ways if a == id_)
         self.receive(id_, peer, Control(source, 99, self._controls, id_, payload))
 
+    def call(self, id_: int) -> None:
+        """This node calls for a new view, without a reason."""
+        self.members[id_].council.begin()
+        self._end(id_)
+        self.settle()
+
     def sync(self, id_: int, upto: int | None = None) -> None:
         for token, length in self._syncs[id_][:upto]:
             self._syncs[id_].pop(0)

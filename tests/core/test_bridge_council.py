@@ -1,0 +1,263 @@
+"""The council: wedge, ballots, and what a voter accepts; message by message."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.bridgecluster import Cluster
+from core.bridgekit import bundle, run, view
+from duckrow.bridge.council import parts
+from duckrow.bridge.messages import (
+    Accept,
+    Accepted,
+    Control,
+    Decided,
+    Fetch,
+    Message,
+    Prepare,
+    Promise,
+    Refusal,
+    Tail,
+)
+from duckrow.node.commands import Command
+from duckrow.node.limits import BUNDLE_BYTES_MAX
+
+# The wedge.
+
+
+def test_nothing_is_acked_made_or_delivered_after_a_promise() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.control(3, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.sync(3)
+    cluster.sent.clear()
+    cluster.submit(1, "a")
+    cluster.submit(3, "b")
+    cluster.settle()
+
+    assert cluster.acks_of(3) == []
+    assert cluster.words(1) == cluster.words(3) == []
+    assert not cluster.members[3].standing.active
+
+
+def test_a_sync_that_was_under_way_at_the_promise_acks_nothing() -> None:
+    """Its bundle was journaled before, and is reported; but what comes now would not be."""
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {3}
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.sent.clear()
+    cluster.control(3, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.sync(3)
+    [promise] = [p for p in cluster.said(3, Promise) if isinstance(p, Promise)]
+
+    assert promise.report.journaled == {1: 1, 2: 0, 3: 0}
+    assert cluster.acks_of(3) == []
+
+
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+def test_a_promise_is_durable_before_it_is_told_at_every_level(level: str) -> None:
+    cluster = Cluster(1, 2, 3, level=level)
+    cluster.slow = {2}
+    cluster.control(2, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.settle()
+    assert cluster.said(2, Promise) == []
+
+    cluster.sync(2)
+
+    assert len(cluster.said(2, Promise)) == 1
+
+
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+def test_an_acceptance_is_durable_before_it_is_told_at_every_level(level: str) -> None:
+    cluster = Cluster(1, 2, 3, level=level)
+    cluster.slow = {2}
+    value = view(2, {1: run(1), 2: run(2)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 0, 2: 0, 3: 0})
+    cluster.control(2, 1, Accept(2, (1, 1), value, cluster.view(1)))
+    cluster.settle()
+    assert cluster.said(2, Accepted) == []
+
+    cluster.sync(2)
+
+    assert cluster.said(2, Accepted) == [Accepted(2, (1, 1))]
+
+
+def test_a_wedged_node_goes_on_relaying() -> None:
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
+    cluster.control(2, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.submit(1, "a")
+    cluster.settle()
+
+    assert cluster.members[3].ordering.streams.of[1].have == 1
+
+
+# Ballots.
+
+
+def test_a_stale_prepare_is_answered_with_the_view_and_wedges_nobody() -> None:
+    cluster = Cluster(1, 2, 3)
+    first = cluster.view(1)
+    cluster.call(1)
+    cluster.beats(5)
+    assert cluster.view(2).id == 2
+    cluster.sent.clear()
+    cluster.control(2, 3, Prepare(2, (9 << 32, 3), first))
+    cluster.settle()
+
+    assert cluster.members[2].standing.active
+    assert cluster.said(2, Decided) == [Decided(cluster.view(2))]
+
+
+def test_a_prepare_from_the_future_brings_its_view() -> None:
+    cluster = Cluster(1, 2, 3)
+    later = view(2, cut={1: 0, 2: 0, 3: 0}, cont=(1, 2, 3))
+    cluster.control(3, 1, Prepare(3, (1, 1), later))
+    cluster.sync(3)
+
+    assert cluster.view(3) == later
+    assert len(cluster.said(3, Promise)) == 1
+
+
+def test_a_lower_ballot_is_refused() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.control(3, 1, Prepare(2, (5, 1), cluster.view(1)))
+    cluster.control(3, 2, Prepare(2, (4, 2), cluster.view(1)))
+
+    assert cluster.said(3, Refusal) == [Refusal(2, (5, 1))]
+
+
+def test_an_accepted_value_is_found_again_and_decided() -> None:
+    """Its proposer died; the next one must not improve on it."""
+    cluster = Cluster(1, 2, 3)
+    value = view(2, {1: run(1), 3: run(3)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 0, 2: 0, 3: 0})
+    cluster.control(3, 1, Accept(2, (1, 1), value, cluster.view(1)))
+    cluster.settle()
+    cluster.call(2)
+    cluster.settle()
+
+    assert cluster.view(1) == cluster.view(2) == cluster.view(3) == value
+
+
+def test_a_wiped_voter_does_not_vote() -> None:
+    """It forgot what it promised: two values for one register would be possible."""
+    cluster = Cluster(1, 2, 3)
+    first = cluster.view(1)
+    cluster.stop(1)
+    cluster.wipe(2)
+    cluster.start(2)
+    cluster.beats()
+    cluster.control(2, 3, Prepare(2, (7, 3), first))
+    cluster.settle()
+
+    assert cluster.said(2, Promise) == []
+    cluster.beats(20)
+    assert cluster.view(3).id == 1  # one of three is no majority
+
+
+# Holding what is accepted.
+
+
+def value_with_tail(cluster: Cluster) -> Accept:
+    value = view(
+        2, {1: run(1), 3: run(3)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 1, 2: 0, 3: 0}, cont=(1,)
+    )
+    return Accept(2, (1, 1), value, cluster.view(1))
+
+
+def test_a_value_is_accepted_only_when_it_could_be_installed() -> None:
+    """Or the death of the one that holds the rest leaves a majority that can never go on."""
+    cluster = Cluster(1, 2, 3)
+    accept = value_with_tail(cluster)
+    cluster.stops = lambda a, b, message: True
+    cluster.submit(1, "a")  # reaches nobody
+    cluster.settle()
+    cluster.control(3, 1, accept)
+    cluster.settle()
+    assert cluster.said(3, Accepted) == []
+    cluster.control(3, 2, Prepare(2, (1, 0), cluster.view(3)))  # not wedged by it, either
+    made = cluster.members[1].ordering.streams.of[1].bundles[1]
+    cluster.control(3, 2, Tail(1, (made,)))
+    cluster.settle()
+
+    assert cluster.said(3, Accepted) == [Accepted(2, (1, 1))]
+    assert cluster.disks[3].holds_durably(made)
+    assert cluster.members[3].ordering.streams.of[1].have == 0  # the feed goes on where it was
+
+
+def test_a_tail_is_asked_of_every_data_voter_in_turn() -> None:
+    """Those that carry the view over may be dead, and another hold it."""
+    cluster = Cluster(1, 2, 3, 4)
+    value = view(2, (1, 2, 3, 4), cut={1: 1, 2: 0, 3: 0, 4: 0}, cont=(1,))
+    cluster.stops = lambda a, b, message: True
+    cluster.control(4, 1, Accept(2, (1, 1), value, cluster.view(1)))
+    for _ in range(3):
+        cluster.members[4].council.retry_accept()
+        cluster._end(4)
+    asked = {
+        message.to
+        for _, _, message in cluster.sent
+        if isinstance(message, Control) and isinstance(message.payload, Fetch)
+    }
+
+    assert asked == {1, 2, 3}
+
+
+def test_whoever_holds_a_tail_gives_it() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {3}
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.control(2, 3, Fetch(1, {1: 0}))
+
+    [tail] = cluster.said(2, Tail)
+    assert isinstance(tail, Tail)
+    assert [each.commands[0].head for each in tail.bundles] == [b"a"]
+
+
+def test_a_large_tail_comes_in_parts_that_fit_a_frame() -> None:
+    bundles = [
+        bundle(1, s)._replace(commands=(Command(b"head", bytes(BUNDLE_BYTES_MAX // 3)),))
+        for s in range(1, 6)
+    ]
+
+    assert [len(part) for part in parts(bundles)] == [2, 2, 1]
+    assert [each for part in parts(bundles) for each in part] == bundles
+
+
+def test_a_tail_may_come_when_the_view_is_over() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.receive(1, 2, bundle(2, 1, view=7))
+    cluster.control(1, 2, Tail(7, (bundle(2, 1, view=7),)))
+
+    assert cluster.members[1].standing.active
+
+
+# Proposing.
+
+
+def test_a_proposer_without_an_exact_report_keeps_listening() -> None:
+    """Two forgot; the one that did not is heard a little later.  To give up costs a second."""
+    cluster = Cluster(1, 2, 3, level="write")
+    for id_ in (2, 3):
+        cluster.stop(id_, power=True)
+    late: list[Control] = []
+
+    def hold(a: int, b: int, message: Message) -> bool:
+        if a == 1 and isinstance(message, Control) and isinstance(message.payload, Promise):
+            late.append(message)
+            return True
+        return False
+
+    cluster.stops = hold
+    for id_ in (2, 3):
+        cluster.start(id_)
+    cluster.beats(1)
+    cluster.call(2)
+    assert cluster.said(2, Accept) == []
+    cluster.stops = lambda a, b, message: False
+    cluster.now += 0.2
+    for message in late:
+        cluster.receive(2, 1, message)
+    cluster.settle()
+
+    assert cluster.view(2).id == 2
+    assert cluster.view(2).cont == (1,)
