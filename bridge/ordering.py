@@ -72,7 +72,7 @@ class Ordering:
         if acks.member == self.standing.id or not self.streams.hear(acks):
             return False
         self.neighbours.pass_acks(acks)
-        if acks.member != self.standing.id and self._only_relays():
+        if self._only_relays():
             self.streams.drop_acked_by_all()
         return True
 
@@ -134,14 +134,18 @@ class Ordering:
 
     def advance(self, stamp: int) -> None:
         """Delivers and makes whatever is due, once for all inputs of a round."""
+        if not self.standing.active:
+            self._stage(stamp)
+            return
         self._deliver()
-        while self.standing.active and self.pending.waits and self._has_room():
+        made = False
+        while self.pending.waits and self._has_room():
             waiting = self.pending.take(BUNDLE_COMMANDS, BUNDLE_BYTES_MAX)
             if waiting.commands:
                 self._originate(waiting, stamp)
-        if not self.standing.active:
-            self._stage(stamp)
-        self._deliver()
+                made = True
+        if made:
+            self._deliver()  # where nobody else has to ack, and no disk
 
     def _has_room(self) -> bool:
         """B1: a bounded number of own bundles is under way; the others gather meanwhile."""

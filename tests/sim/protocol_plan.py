@@ -12,8 +12,6 @@ from typing import Final
 
 import attrs
 
-from duckrow.node.storeoptions import FSYNC
-
 Edge = tuple[int, int]  # the lower id first
 
 FAULTS: Final = (
@@ -110,7 +108,7 @@ def draw(seed: int, profile: str = "mixed") -> Plan:
         pace, grace = (0.04, 0.25), 0.005
     elif profile == "tail":
         faults = ["slow link", "slow link", "kill", "slow disk", "cut", "duel"]
-        pace, fatal, level = (0.05, 0.4), 0.5, FSYNC
+        pace, fatal, level = (0.05, 0.4), 0.5, "fsync"
         snipers = dict.fromkeys(("decided", "proposed", "accepted", "active"), 0.2)
     elif profile == "power":
         faults, pace = ["power", "power", "duel", "pause"], (0.05, 0.5)

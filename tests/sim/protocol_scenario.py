@@ -14,6 +14,7 @@ from .protocol_plan import Plan, draw
 from .protocol_world import World
 
 FOUNDED_IN = 1.0  # seconds
+CALM = 1.5  # seconds without another view: longer than a member is missed
 SETTLES_IN = 25.0  # seconds after all is well again
 
 
@@ -83,17 +84,19 @@ def _play(world: World) -> float:
     healed = world.now
     world.run_until(healed + 0.3)
     load.stop()
-    while True:
+    since: float | None = None  # when everything was done
+    view = 0
+    while since is None or world.now - since < CALM:
         world.run_until(world.now + 0.2)
         unfinished = _unfinished(world, load)
-        if not unfinished:
-            break
-        if world.now - healed > SETTLES_IN:
+        if world.ledger.view.id != view:
+            unfinished = unfinished or f"view {world.ledger.view.id} follows view {view}"
+        view = world.ledger.view.id
+        since = None if unfinished else since or world.now
+        if unfinished and world.now - healed > SETTLES_IN:
             raise Broken("LIVENESS", f"{SETTLES_IN:.0f} s later: {unfinished}")
-    settled = world.now - healed
-    world.run_until(world.now + 0.5)
     _end(world)
-    return settled
+    return since - healed
 
 
 def _unfinished(world: World, load: Load) -> str:
