@@ -141,7 +141,12 @@ class Links:
         dirty, self._dirty = self._dirty, {}
         for peer in dirty:
             connection = self._connections.get(peer)
-            if connection is not None and not connection.waits:
+            if connection is None:
+                continue
+            if (waiting := connection.sending.bulk_bytes) > OUTPUT_BYTES_MAX:
+                self._note(WARNING, "link_too_slow peer=%d queued=%d", peer, waiting)
+                self._close(peer, connection)
+            elif not connection.waits:
                 self._flush(peer, connection)
 
     def hang_up(self, peer: int) -> None:
@@ -151,10 +156,6 @@ class Links:
 
     def _flush(self, peer: int, connection: Connection) -> None:
         sending = connection.sending
-        if sending.bulk_bytes > OUTPUT_BYTES_MAX:
-            self._note(WARNING, "link_too_slow peer=%d queued=%d", peer, sending.bulk_bytes)
-            self._close(peer, connection)
-            return
         try:
             while not connection.closed and (out := sending.fill()):
                 count = connection.stream.send_now(out)

@@ -48,15 +48,18 @@ def chain(count: int) -> Links:
     return {i: tuple(j for j in (i - 1, i + 1) if 1 <= j <= count) for i in range(1, count + 1)}
 
 
-def options_of(env: Env, links: Links, id_: int, level: str) -> BridgeOptions:
-    founders = tuple((other, 1, True) for other in links)
+def options_of(
+    env: Env, links: Links, id_: int, level: str, *, observers: tuple[int, ...] = ()
+) -> BridgeOptions:
+    founders = tuple((other, 1, True) for other in links if other not in observers)
+    charter = Charter(founders, env.rng.randbytes(16), env.rng.getrandbits(63), level)
     return BridgeOptions(
         id=id_,
         port=PORT,
         neighbours={i: Neighbour(i, name(i), PORT) for i in links[id_]},
         secret=SECRET,
         store=small(level=level, segment_bytes=1 << 16),
-        charter=Charter(founders, env.rng.randbytes(16), env.rng.getrandbits(63), level),
+        charter=None if id_ in observers else charter,
     )
 
 
@@ -66,6 +69,7 @@ class Cluster:
     links: Links
     level: str = "fsync"
     pause: float = 0.02  # of a producer, between two batches
+    observers: tuple[int, ...] = ()
     row: dict[int, int] = attrs.field(factory=dict)  # position -> item crc
     answered: dict[tuple[bytes, int], None] = attrs.field(factory=dict)
     machines: dict[int, OneMachine] = attrs.field(factory=dict)
@@ -104,7 +108,7 @@ class Cluster:
         with trio.fail_after(seconds):
             while not all(
                 id_ in self.machines and self.machines[id_].bridge.status().active
-                for id_ in ids or self.links
+                for id_ in ids or [i for i in self.links if i not in self.observers]
             ):
                 await trio.sleep(0.05)
 
@@ -138,14 +142,15 @@ class OneMachine:
 
     async def main(self, env: Env) -> None:
         cluster, id_ = self.cluster, self.id
-        options = options_of(env, cluster.links, id_, cluster.level)
+        options = options_of(env, cluster.links, id_, cluster.level, observers=cluster.observers)
         self._pid = env.rng.randbytes(16)
         self.bridge = await Bridge.open(env, options, self._note)
         cluster.machines[id_] = self
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.bridge.run)
             nursery.start_soon(self._apply)
-            nursery.start_soon(self._produce, env)
+            if id_ not in cluster.observers:
+                nursery.start_soon(self._produce, env)
 
     def _note(self, _level: int, template: str, /, *args: object, exc_info: object = None) -> None:
         now = self.cluster.world.clock.now

@@ -58,6 +58,23 @@ def test_two_go_on_without_a_third_that_comes_back_to_the_same_row() -> None:
     play(2, lambda world: Cluster(world, mesh(3)), script)
 
 
+def test_an_observer_has_every_item_soon_after_the_others() -> None:
+    """A chain of two behind a member: the far one follows who follows."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        for _ in range(20):
+            await trio.sleep(0.2)
+            ends = {id_: machine.end for id_, machine in cluster.machines.items()}
+            assert ends[5] > ends[1] - 30, ends
+        await cluster.settled()
+
+    links = {1: (2, 3), 2: (1, 3), 3: (1, 2, 4), 4: (3, 5), 5: (4,)}
+    cluster = play(7, lambda world: Cluster(world, links, observers=(4, 5)), script)
+    assert len(cluster.answered) > 100
+
+
 def test_who_is_cut_off_waits_and_what_it_took_is_ordered_when_it_is_back() -> None:
     async def script(cluster: Cluster) -> None:
         net = cluster.world.net

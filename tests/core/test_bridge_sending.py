@@ -1,0 +1,124 @@
+"""What goes out over one link: the urgent first, the bulk in order, and no more bytes than needed."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duckrow.bridge.messages import (
+    Acks,
+    Base,
+    Control,
+    Leave,
+    Link,
+    Message,
+    Tail,
+)
+from duckrow.bridge.sending import AT_ONCE_BYTES, Sending
+from duckrow.bridge.wire import Encoder, decode
+from duckrow.node import makers
+from duckrow.node.frames import FrameReader
+from duckrow.node.row import Bundle
+
+LINK = Link(1, 1, (0, b""), 1, "ok", {}, {}, None)
+
+
+def bundle(s: int, size: int = 10) -> Bundle:
+    turn = makers.Turn(b"p" * 16, seq=s, time=1)
+    return Bundle(1, 1, s, s, 1, (makers.produce(turn, "t", bytes(size), 1),))
+
+
+def acks(member: int, beat: int) -> Acks:
+    return Acks(1, member, beat, {1: beat}, beat)
+
+
+def leave(n: int) -> Control:
+    return Control(1, 1, n, None, Leave(n))
+
+
+def tail(n: int) -> Control:
+    return Control(1, 1, n, 2, Tail(1, (bundle(n),)))
+
+
+def sent(sending: Sending, chance: random.Random | None = None) -> list[Message]:
+    """All that comes out, over a socket that takes what it likes."""
+    reader = FrameReader()
+    reader.accept_hello()
+    found = []
+    while out := sending.fill():
+        data = b"".join(out)
+        count = len(data) if chance is None else chance.randint(0, len(data))
+        assert sending.sent(count) == (count == len(data))
+        reader.receive_data(data[:count])
+        while (frame := reader.next_frame()) is not None:
+            found.append(decode(frame))
+    assert sending.is_empty
+    assert sending.bulk_bytes == 0
+    return found
+
+
+def test_what_is_urgent_passes_the_bundles() -> None:
+    sending = Sending(Encoder())
+    bulk: list[Message] = [bundle(1), Base(1, 2, 5), bundle(2), tail(3)]
+    for message in [*bulk, acks(1, 1), leave(1), LINK]:
+        sending.put(message)
+
+    assert sent(sending) == [acks(1, 1), leave(1), LINK, *bulk]
+
+
+def test_of_links_and_acks_the_newest_goes_out_and_controls_all() -> None:
+    sending = Sending(Encoder())
+    for n in range(100):
+        for message in (acks(1, n), acks(2, n), LINK._replace(position=n), leave(n)):
+            sending.put(message)
+
+    found = sent(sending)
+    assert [each for each in found if not isinstance(each, Control)] == [
+        acks(1, 99),
+        acks(2, 99),
+        LINK._replace(position=99),
+    ]
+    assert [each for each in found if isinstance(each, Control)] == [leave(n) for n in range(100)]
+
+
+def test_bundles_wait_as_what_they_are_and_not_as_bytes() -> None:
+    sending = Sending(Encoder())
+    for s in range(1, 100):
+        sending.put(bundle(s, 100_000))
+    assert sending.bulk_bytes > 99 * 100_000
+
+    assert sum(map(len, sending.fill())) < AT_ONCE_BYTES + 101_000
+    sending.put(acks(1, 1))
+    positions = [type(each) for each in sent(sending)]
+    assert positions.index(Acks) <= 3, "behind what the socket was given, and nothing else"
+
+
+ANY = st.one_of(
+    st.builds(bundle, st.integers(1, 99), st.sampled_from([1, 3000, 90_000])),
+    st.builds(Base, st.just(1), st.just(1), st.integers(1, 9)),
+    st.builds(tail, st.integers(1, 99)),
+    st.builds(acks, st.integers(1, 3), st.integers(1, 9)),
+    st.builds(leave, st.integers(1, 99)),
+)
+
+
+@given(st.lists(ANY, max_size=12), st.integers())
+def test_however_little_the_socket_takes_all_arrives(messages: list[Message], seed: int) -> None:
+    sending, chance = Sending(Encoder()), random.Random(seed)
+    for message in messages:
+        sending.put(message)
+    found = sent(sending, chance)
+
+    kinds = (Bundle, Base)
+    bulk = [m for m in messages if isinstance(m, kinds) or _is_tail(m)]
+    assert [m for m in found if isinstance(m, kinds) or _is_tail(m)] == bulk
+    newest = {m.member: m for m in messages if isinstance(m, Acks)}
+    assert {m.member: m for m in found if isinstance(m, Acks)} == newest
+    controls = [m for m in messages if isinstance(m, Control) and not _is_tail(m)]
+    assert [m for m in found if isinstance(m, Control) and not _is_tail(m)] == controls
+
+
+def _is_tail(message: Message) -> bool:
+    return isinstance(message, Control) and isinstance(message.payload, Tail)

@@ -1,0 +1,254 @@
+"""Links between bridges on a network that misbehaves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+import pytest
+import trio
+import trio.lowlevel
+
+from duckrow.bridge.handshake import Door, Hello
+from duckrow.bridge.links import Down, Event, Heard, Links, Neighbour, Up
+from duckrow.bridge.messages import Base, Message
+from duckrow.node import makers
+from duckrow.node.env import Env
+from duckrow.node.limits import OUTPUT_BYTES_MAX
+from duckrow.node.row import Bundle
+from sim.world import World
+
+SECRET = b"a secret of the cluster"
+
+
+@attrs.define
+class End:
+    """One process, and what it heard."""
+
+    id: int
+    peers: tuple[int, ...] = (1, 2)
+    secret: bytes = SECRET
+    incarnation: int = 1
+    events: list[object] = attrs.field(factory=list)
+    notes: list[str] = attrs.field(factory=list)
+    room: trio.Event | None = None  # there is none until it is set
+    over: bool = False  # what the end of the world does is of no interest
+    links: Links = attrs.field(init=False)
+
+    def post(self, event: Event, _size: int = 0) -> None:
+        if self.over:
+            return
+        if isinstance(event, Heard):
+            self.events += event.messages
+        else:
+            self.events.append(event)
+
+    async def wait_room(self) -> None:
+        if self.room is not None:
+            await self.room.wait()
+
+    def note(self, _level: int, template: str, /, *args: object, exc_info: object = None) -> None:
+        self.notes.append(template % args)
+
+    async def main(self, env: Env) -> None:
+        count = 0
+
+        def hello() -> Hello:
+            nonlocal count
+            count += 1
+            nonce = bytes([self.id, count % 256]) * 16
+            uuid = bytes([self.id]) * 16
+            return Hello(1, b"", "fsync", self.id, uuid, self.incarnation, self.incarnation, nonce)
+
+        others = {i: Neighbour(i, f"m{i}", 7) for i in self.peers if i != self.id}
+        door = Door(self.id, "fsync", b"", frozenset(others), lambda: self.links.linked())
+        self.links = Links(env, hello, self.secret, door, others, self, self.note)
+        await self.links.run(7)
+
+
+def play(script: Callable[[World], Awaitable[None]], *ends: End) -> World:
+    world = World(1)
+
+    async def main(world: World) -> None:
+        await script(world)
+        for end in ends:
+            end.over = True
+
+    world.run(main)
+    assert world.handler_errors == []
+    return world
+
+
+def start(world: World, *ends: End) -> None:
+    for end in ends:
+        world.start(f"m{end.id}", end.main)
+
+
+def bundle(s: int, size: int) -> Bundle:
+    turn = makers.Turn(b"p" * 16, seq=s, time=1)
+    return Bundle(1, 1, s, s, 1, (makers.produce(turn, "t", bytes(size), 1),))
+
+
+def say(end: End, peer: int, *messages: Message) -> None:
+    for message in messages:
+        end.links.put(peer, message)
+    end.links.flush()
+
+
+def test_the_lower_id_dials_and_both_hear_what_is_said() -> None:
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(1)
+        assert world.net.counts["dials"] == 1
+        say(one, 2, Base(1, 2, 3))
+        say(two, 1, *[bundle(s, 1000) for s in range(1, 50)])
+        await trio.sleep(1)
+
+    play(script, one, two)
+    assert two.events == [Up(1), Base(1, 2, 3)]
+    assert one.events == [Up(2), *[bundle(s, 1000) for s in range(1, 50)]]
+
+
+def test_a_link_that_breaks_is_told_once_and_comes_again() -> None:
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(0.5)
+        for _ in range(3):
+            world.net.reset_some(1.0)
+            await trio.sleep(0.5)
+        one.links.hang_up(2)
+        await trio.sleep(0.5)
+
+    play(script, one, two)
+    assert one.events == [Up(2), *4 * [Down(2), Up(2)]]
+    assert two.events == [Up(1), *4 * [Down(1), Up(1)]]
+
+
+def test_a_killed_neighbour_is_dialled_again_and_not_all_the_time() -> None:
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(0.5)
+        world.kill("m2")
+        await trio.sleep(60)
+        dials = world.net.counts["dials"]
+        assert 10 < dials < 30, "about every 5 seconds"
+        two.incarnation = 2
+        start(world, two)
+        await trio.sleep(8)
+
+    play(script, one, two)
+    assert one.events == [Up(2), Down(2), Up(2)]
+
+
+def test_the_link_of_a_process_that_came_back_takes_the_place_of_the_old_one() -> None:
+    """Its machine lost power, so nobody was told that the old one is dead."""
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(0.5)
+        world.kill("m1", power=True)
+        await trio.sleep(1)
+        assert two.events == [Up(1)]
+        start(world, End(1, incarnation=2))
+        await trio.sleep(1)
+
+    play(script, one, two)
+    assert two.events == [Up(1), Down(1), Up(1)]
+
+
+def test_who_has_another_secret_never_comes_in() -> None:
+    one, two = End(1, secret=b"another secret, quite"), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(10)
+
+    play(script, one, two)
+    assert one.events == two.events == []
+    assert any("another secret" in note for note in one.notes)
+    assert any("another secret" in note for note in two.notes)
+
+
+def test_a_stranger_that_says_nothing_is_hung_up_on_after_five_seconds() -> None:
+    two = End(2)
+    ended: list[float] = []
+
+    async def stranger(env: Env) -> None:
+        stream = await env.net.connect("m2", 7)
+        begun = trio.current_time()
+        await stream.send_all(b"\0")
+        assert await stream.receive_some() == b""
+        ended.append(trio.current_time() - begun)
+
+    async def script(world: World) -> None:
+        start(world, two)
+        await trio.sleep(0.1)
+        world.start("x", stranger)
+        await trio.sleep(10)
+
+    world = World(1, tolerate=(trio.BrokenResourceError,))
+    world.run(script)
+    assert two.events == []
+    assert not ended or ended[0] < 5.1
+    assert any("handshake_failed" in note for note in two.notes)
+
+
+def test_a_neighbour_that_does_not_read_costs_a_bounded_amount_and_then_the_link() -> None:
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(0.5)
+        two.room = trio.Event()
+        say(one, 2, *[bundle(s, 100_000) for s in range(1, 100)])
+        await trio.sleep(1)
+        assert 0 < one.links.waiting_bytes(2) < OUTPUT_BYTES_MAX
+        assert one.events == [Up(2)]
+        say(one, 2, *[bundle(s, 100_000) for s in range(100, 200)])
+        await trio.lowlevel.checkpoint()
+        say(one, 2, bundle(300, 100))
+        await trio.sleep(0.01)
+        assert one.links.waiting_bytes(2) < OUTPUT_BYTES_MAX
+        two.room.set()
+        await trio.sleep(1)
+
+    play(script, one, two)
+    assert one.events[:2] == [Up(2), Down(2)]
+
+
+def test_what_the_socket_did_not_take_at_once_goes_out_when_it_does() -> None:
+    one, two = End(1), End(2)
+    sent = [bundle(s, 50_000) for s in range(1, 100)]
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(0.5)
+        say(one, 2, *sent)
+        assert one.links.waiting_bytes(2) > 3_000_000
+        await trio.sleep(5)
+
+    play(script, one, two)
+    assert two.events == [Up(1), *sent]
+
+
+@pytest.mark.parametrize("size", [0, 10, 100_000])
+def test_bytes_that_are_no_message_cost_the_link(size: int) -> None:
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(0.5)
+        stream = one.links._connections[2].stream
+        await stream.send_all((size + 2).to_bytes(4, "little") + b"\0\0" + bytes(size))
+        await trio.sleep(0.05)
+
+    play(script, one, two)
+    assert two.events[:2] == [Up(1), Down(1)]
+    assert any("link_broken" in note for note in two.notes)
