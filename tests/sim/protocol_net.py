@@ -6,6 +6,7 @@ the other end hang up for silence.  Acks may have a lane of their own, on which 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -26,6 +27,7 @@ class Net:
     world: World
     connection: dict[Way, int] = attrs.field(factory=dict)  # as the first end believes
     blocked: set[Way] = attrs.field(factory=set)
+    sent: Counter[str] = attrs.field(factory=Counter)  # messages, by kind
     delays: dict[Edge, tuple[float, float]] = attrs.field(factory=dict)
     _last: dict[tuple[int, int, int, bool], float] = attrs.field(factory=dict)  # arrival, by lane
     _broken: set[tuple[int, int, int]] = attrs.field(factory=set)  # connection, from, to
@@ -117,6 +119,7 @@ class Net:
         connection = self.connection.get((a, b))
         if connection is None:
             return
+        self.sent[type(message).__name__] += 1
         low, high = self.delays[min(a, b), max(a, b)]
         lane = a, b, connection, self.world.plan.acks_overtake and isinstance(message, Acks)
         at = max(self.world.now + self.world.chance.uniform(low, high), self._last.get(lane, 0.0))

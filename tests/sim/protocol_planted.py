@@ -380,8 +380,8 @@ _BUGS = [
         "a cut between two who see a third removes nobody",
         (
             "bridge/ordering.py",
-            "        self.neighbours.pass_acks(acks)\n        if acks",
-            "        if acks",
+            "        self.neighbours.pass_acks(acks)\n        if self._only",
+            "        if self._only",
         ),
         profile=MIXED,
     ),

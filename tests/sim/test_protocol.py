@@ -17,6 +17,22 @@ def test_nothing_breaks_whatever_fails(profile: str, first: int) -> None:
         assert outcome.ok, outcome
 
 
+@pytest.mark.parametrize(
+    ("profile", "seed"),
+    [
+        ("mixed", 2),  # power was lost between a bundle and the end of its stage: both were sent
+        ("power", 54),
+        ("tail", 151),  # the record of an ordered bundle was lost, and that of its stage was not
+        ("mixed", 34),  # a witness installed a view, and was followed for ever
+        ("power", 100142),  # a round carried a bundle over to the next link
+    ],
+)
+def test_a_seed_that_found_something_is_fine(profile: str, seed: int) -> None:
+    outcome = run_seed(seed, profile)
+
+    assert outcome.ok, outcome
+
+
 def test_a_seed_is_the_same_run_every_time() -> None:
     assert run_seed(3, keep_story=True) == run_seed(3, keep_story=True)
 
