@@ -11,6 +11,7 @@ Exit 1 if a seed has an anomaly.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ def main(arguments: list[str]) -> int:
     bad = 0
     for seed in range(options.seed, options.seed + options.count):
         outcome = run_seed(seed, keep_trace=options.trace is not None)
+        gc.collect()  # it was off meanwhile; thousands of runs would gather
         bad += not outcome.ok
         if options.json:
             line = {

@@ -247,7 +247,6 @@ class World:
         """
         instruments = [self._order.tasks] if isinstance(self._order, _Steps) else []
         with scheduled_by(self._order), guarded(self._guard):
-            gc.collect()
             gc.disable()  # finalizers would run at moments that depend on allocations
             try:
                 result = trio.run(self._run, main, clock=self.clock, instruments=instruments)
