@@ -139,7 +139,8 @@ class Calling:
             elif not voter.data:
                 wanted = voter.uuid != join.uuid
             else:
-                wanted = not behind and incarnation_of(view, id_) != join.incarnation
+                other = join.wish not in (0, voter.weight)
+                wanted = not behind and (other or incarnation_of(view, id_) != join.incarnation)
             if wanted:
                 return True
         return False

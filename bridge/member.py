@@ -23,7 +23,6 @@ from typing import assert_never
 from duckrow.node.commands import Command
 from duckrow.node.row import Bundle, Item, View
 
-from .acceptor import Acceptor
 from .calling import Calling
 from .council import Council
 from .effects import Alarm, Effect, Hang, Settled
@@ -78,23 +77,7 @@ class Member:
         wish: int = 0,  # to be a voter of this weight
         charter: Charter | None = None,  # of a cluster that may have to be founded
     ) -> None:
-        newest = recovered.newest or NOTHING
-        installed = recovered.installed or NOTHING
-        acceptor = Acceptor.recovered(newest.id + 1, recovered.register)
-        self.standing = standing = Standing(
-            recovered.id,
-            recovered.uuid,
-            recovered.incarnation,
-            recovered.starts,
-            timing,
-            newest,
-            installed.id,
-            recovered.position,
-            dict(recovered.delivered),
-            acceptor,
-            recovered.damaged,
-            now,
-        )
+        self.standing = standing = Standing.start(recovered, timing, now)
         self.wish = wish
         self._charter = charter
         self._joined_at = -timing.join
@@ -105,11 +88,11 @@ class Member:
         self.pending = Pending()
         for name in self.pending.recover(recovered.staged):
             self.outbox.put(Settled(name))
-        streams, old = held(installed, recovered), None
-        if newest.id > installed.id:
-            streams, old = Streams.start(newest), streams
+        streams, old = held(recovered), None
+        if standing.newest.id > standing.installed:
+            streams, old = Streams.start(standing.newest), streams
         self.suspicion = Suspicion(recovered.id, timing)
-        self.suspicion.watch(newest, now)
+        self.suspicion.watch(standing.newest, now)
         self.ordering = Ordering(standing, self.outbox, self.neighbours, self.pending, streams, old)
         self.views = Views(standing, self.outbox, self.neighbours, self.ordering, self.suspicion)
         self.calling = Calling(standing, self.ordering, self.suspicion, chance, now)
@@ -178,8 +161,8 @@ class Member:
             self.suspicion.waits(head[:3] if head else None, lacking, now)
         else:
             self.suspicion.waits(None, (), now)
-            if now - self._joined_at >= self.standing.timing.join:
-                self._join()
+        if now - self._joined_at >= self.standing.timing.join:
+            self._join()
         self.council.beat()
 
     def submit(self, commands: Sequence[Command]) -> bool:
@@ -271,12 +254,16 @@ class Member:
                 self.neighbours.flood(Decided(view))
 
     def _join(self) -> None:
-        """Says that this process runs and is no active member (S3, R1, U3)."""
+        """Says that this process runs and is no active member, or wants another weight (S3, R1, U3)."""
         standing = self.standing
         voter = voter_of(standing.newest, standing.id)
         stranger = voter is not None and voter.uuid != standing.uuid
         founds = standing.newest is NOTHING and self._charter is not None
-        if standing.active or not (standing.holds_data or self.wish or stranger or founds):
+        if standing.active:
+            wants = voter is not None and self.wish not in (0, voter.weight)
+        else:
+            wants = standing.holds_data or self.wish > 0 or stranger or founds
+        if not wants:
             return
         self._joined_at = standing.now
         self.neighbours.flood(
@@ -290,9 +277,9 @@ class Member:
         )
 
 
-def held(installed: View, recovered: Recovered) -> Streams:
+def held(recovered: Recovered) -> Streams:
     """The streams of the installed view, as the journal has them: this is what is reported (§11.3)."""
-    streams = Streams.start(installed)
+    streams = Streams.start(recovered.installed or NOTHING)
     for origin in streams.of:
         s = recovered.delivered.get(origin, 0)
         streams.of[origin] = Stream(base=s, have=s, journaled=s, durable=s)

@@ -129,7 +129,7 @@ class Tail(NamedTuple):
 
 
 class Join(NamedTuple):
-    """I run, and am no active member."""
+    """I run, and am no active member, or not with the weight that I should have."""
 
     incarnation: int
     uuid: bytes

@@ -18,8 +18,9 @@ from duckrow.node.row import Bundle, View
 from duckrow.node.storeoptions import FSYNC
 
 from .acceptor import Acceptor
-from .electorate import incarnation_of, voter_of, votes
+from .electorate import NOTHING, incarnation_of, voter_of, votes
 from .exactness import is_exact
+from .recovered import Recovered
 from .timing import Timing
 
 
@@ -40,6 +41,24 @@ class Standing:
     active: bool = attrs.field(default=False, init=False)
     diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
     learned: deque[float] = attrs.field(factory=deque, init=False)  # when the last views came
+
+    @classmethod
+    def start(cls, recovered: Recovered, timing: Timing, now: float) -> Standing:
+        newest = recovered.newest or NOTHING
+        return cls(
+            id=recovered.id,
+            uuid=recovered.uuid,
+            incarnation=recovered.incarnation,
+            starts=recovered.starts,
+            timing=timing,
+            newest=newest,
+            installed=recovered.installed.id if recovered.installed else NOTHING.id,
+            position=recovered.position,
+            delivered=dict(recovered.delivered),
+            acceptor=Acceptor.recovered(newest.id + 1, recovered.register),
+            damaged=recovered.damaged,
+            now=now,
+        )
 
     @property
     def start_count(self) -> int:

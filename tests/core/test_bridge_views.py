@@ -227,6 +227,17 @@ def test_an_observer_follows_and_becomes_a_voter_by_its_wish() -> None:
     assert cluster.acting() == [1, 2, 3, 4]
 
 
+def test_a_voter_gets_another_weight_by_its_wish() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.members[2].wish = 3
+    cluster.beats(8)
+
+    assert [voter[1] for voter in cluster.view(1).voters] == [1, 3, 1]
+    assert [member.weight for member in cluster.view(1).members] == [1, 3, 1]
+    assert cluster.acting() == [1, 2, 3]
+    assert cluster.view(1).id == 2
+
+
 def test_a_voter_is_retired() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.members[1].retire(3, cluster.now)

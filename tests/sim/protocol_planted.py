@@ -140,7 +140,7 @@ _BUGS = [
             "bridge/member.py",
             "        self.views.try_install()\n\n    # Inputs.\n",
             (
-                "        self.views.try_install()\n        self.views._activate(newest.id)\n\n"
+                "        self.views.try_install()\n        self.views._activate(standing.newest.id)\n\n"
                 "    # Inputs.\n"
             ),
         ),
