@@ -36,6 +36,7 @@ from .waiters import Waiters
 
 NOWHERE = 0  # no segment has this number
 REMIND_SECONDS_MIN = 0.001  # between two clock commands
+SHOWN_FIRST = 4  # readers that wait for what came; more of them would hold up its producer
 EFFECTS_AT_ONCE = 256  # of what is applied before others get a turn: some milliseconds
 
 
@@ -141,6 +142,7 @@ class Keeper:
 
     async def _follow(self) -> None:
         done = 0  # since the last turn for others, or longer; `take` need not wait
+        woken = self.waiters.woken
         while True:
             items = await self.row.take()
             for command, error in self.row.take_refused():
@@ -154,6 +156,12 @@ class Keeper:
                     done = 0
                     self.on_turn()
                     await trio.lowlevel.checkpoint()
+            before, woken = woken, self.waiters.woken
+            if 0 < woken - before <= SHOWN_FIRST:
+                # A reader has all of the way before it, and the producer only the way back.  After
+                # the first checkpoint it may or may not have looked, after the second it has.
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                await trio.lowlevel.cancel_shielded_checkpoint()
             self.on_turn()
             self._note_due()
 

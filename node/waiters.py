@@ -31,8 +31,8 @@ class Waiters:
 
     def __init__(self) -> None:
         self._lots: dict[str, Lots] = {}  # only lots in which somebody is parked
+        self.woken = 0  # ever
         self._waiting = 0
-        self._woken = 0
 
     async def wait(self, topic: str, partition: int = ALL) -> None:
         """Until something comes in the partition; it may have been taken away again by then."""
@@ -64,8 +64,8 @@ class Waiters:
             self._unpark(lot)
 
     def statistics(self) -> WaitersStatistics:
-        return WaitersStatistics(self._waiting, len(self._lots), self._woken)
+        return WaitersStatistics(self._waiting, len(self._lots), self.woken)
 
     def _unpark(self, lot: trio.lowlevel.ParkingLot | None) -> None:
         if lot is not None:
-            self._woken += len(lot.unpark_all())
+            self.woken += len(lot.unpark_all())

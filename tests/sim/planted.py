@@ -102,8 +102,8 @@ PLANTED = _bugs(
             "one_waiter_woken",
             "everybody who waits for a topic is woken",
             "node/waiters.py",
-            "            self._woken += len(lot.unpark_all())",
-            "            self._woken += len(lot.unpark())",
+            "            self.woken += len(lot.unpark_all())",
+            "            self.woken += len(lot.unpark())",
         ),
         (
             "missing_not_counted",

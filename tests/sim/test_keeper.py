@@ -10,7 +10,7 @@ from duckrow.node.commands import Command
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
 from duckrow.node.errors import Full, NoQuorum, Timeout
-from duckrow.node.keeper import Keeper
+from duckrow.node.keeper import SHOWN_FIRST, Keeper
 from duckrow.node.producer import Producer
 from duckrow.node.reading import Pull
 
@@ -48,6 +48,32 @@ def test_everybody_who_asks_for_the_same_command_gets_the_same_numbers() -> None
         assert await values(node, "t") == [b"v"]
 
     run(Machine(), work)
+
+
+@pytest.mark.parametrize("readers", [1, SHOWN_FIRST, SHOWN_FIRST + 1])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_readers_that_wait_are_shown_what_came_before_it_is_answered(
+    readers: int, seed: int
+) -> None:
+    async def work(node: Keeper) -> None:
+        seen: list[str] = []
+
+        async def read() -> None:
+            await node.waiters.wait("t")
+            seen.append("shown")
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(readers):
+                nursery.start_soon(read)
+            await trio.sleep(0.01)
+            node.on_turn = lambda: seen.append("answered") if node.state.topics else None
+            await node.order(produce(1))
+            await trio.sleep(0.01)
+
+        shown = seen[: seen.index("answered")]
+        assert len(shown) == (readers if readers <= SHOWN_FIRST else 0)
+
+    run(Machine(seed), work)
 
 
 def test_whoever_stops_waiting_leaves_nothing_behind_and_can_ask_again() -> None:
