@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,16 +36,17 @@ TOPIC: Final = "wake"
 def wake(settings: Settings) -> Iterator[Figure]:
     turns, count = settings.scaled(TURNS, 2), settings.scaled(ENTRIES, 5)
     answered: list[int] = []
+    rest = threading.Event().wait
     with running_node(settings) as node, duckrow.connect(node.url) as row, bare(WAKER) as waker:
         row.produce(TOPIC, b"first")
         with _reader(node, turns * count) as reader:
             for turn in range(turns):
                 for _ in range(count):
-                    time.sleep(REST_SECONDS)
+                    rest(REST_SECONDS)
                     row.produce(TOPIC, bytes(100))
                     answered.append(time.monotonic_ns())
                 for _ in range(count):
-                    time.sleep(REST_SECONDS)
+                    rest(REST_SECONDS)
                     waker.wake()
                 settings.tell(f"wake: turn {turn + 1} of {turns}")
             returned = json.loads(reader.communicate()[0])
