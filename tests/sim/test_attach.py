@@ -19,14 +19,16 @@ from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.capture import state_hash
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
-from duckrow.node.errors import NoQuorum
+from duckrow.node.errors import Conflict, NoQuorum
 from duckrow.node.events import unheard
 from duckrow.node.keeper import Keeper
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.numbers import Numbers
 from duckrow.node.reading import Pull
+from duckrow.node.row import Bundle
 from duckrow.node.state import State
 from sim.clusterkit import BODY, Links, mesh, options_of
+from sim.media import Media
 from sim.world import World
 
 NODE_PORT = 4200
@@ -148,12 +150,17 @@ async def everything(node: Keeper) -> list[tuple[int, int]]:
             after = batch.first + batch.count - 1
 
 
-def play(seed: int, script: object, level: str = "fsync", links: Links | None = None) -> Split:
-    world = World(seed)
+def play(
+    seed: int,
+    script: object,
+    level: str = "fsync",
+    tolerate: tuple[type[Exception], ...] = (),
+) -> Split:
+    world = World(seed, tolerate=tolerate)
     found: list[Split] = []
 
     async def main(world: World) -> None:
-        found.append(Split(world, links or mesh(3), level))
+        found.append(Split(world, mesh(3), level))
         await script(found[0])  # type: ignore[operator]
 
     world.run(main)
@@ -263,3 +270,93 @@ def test_whatever_dies_nothing_is_lost_or_doubled(level: str) -> None:
             await split.end()
 
         play(50 + seed, script, level)
+
+
+def test_a_node_that_follows_from_a_snapshot_settles_what_its_state_has_already() -> None:
+    """The former one died between applying an own item and saying so."""
+
+    async def first(env: Env) -> None:
+        row = BridgedRow(env, "m1", NODE_PORT)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(row.run)
+            await row.ready.wait()
+            row.follow(0)
+            turn = makers.Turn(b"p" * 16, seq=1, time=env.wall_us())
+            row.submit([makers.produce(turn, "rides", BODY, 3)])
+            own: list[Bundle] = []
+            while not own:
+                contents = [item.content for item in await row.take()]
+                own = [each for each in contents if isinstance(each, Bundle)]
+            assert own[0].origin == 1
+            nursery.cancel_scope.cancel()
+
+    async def second(env: Env) -> None:
+        row = BridgedRow(env, "m1", NODE_PORT)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(row.run)
+            await row.ready.wait()
+            row.follow(row.store.position)
+            turn = makers.Turn(b"p" * 16, seq=2, time=env.wall_us())
+            row.submit([makers.produce(turn, "rides", BODY, 3)])
+            for _ in range(2):
+                with trio.move_on_after(1):
+                    await row.take()
+            nursery.cancel_scope.cancel()
+
+    async def script(split: Split) -> None:
+        for id_ in split.links:
+            split.start_bridge(id_)
+        await trio.sleep(2)
+        split.world.start("n1", first)
+        await trio.sleep(2)
+        staged = split.bridges[1].store.chronicle.staged
+        assert [stage.ordered for stage in staged.values()] == [True]
+        split.world.start("n1", second)
+        await trio.sleep(4)
+        assert staged == {}
+
+    play(5, script)
+
+
+def test_a_second_node_takes_the_place_of_the_first() -> None:
+    async def idle(env: Env) -> None:
+        row = BridgedRow(env, "m1", NODE_PORT)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(row.run)
+            await row.ready.wait()
+            await trio.sleep(0.05)
+            nursery.cancel_scope.cancel()
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.world.start("x", idle)
+        await trio.sleep(0.02)
+        await split.until()  # the first one comes back
+        await trio.sleep(0.5)
+        await split.end()
+
+    play(6, script)
+
+
+def test_a_node_whose_bridge_has_another_store_ends_and_a_new_one_has_the_same_row() -> None:
+    """The disk of m1 is replaced: the others let its new store in, under the old id (U3)."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(0.5)
+        split.kill("m", 1)
+        host = split.world.host("m1")
+        note, host.media = host.media.note, Media(99)
+        host.media.note, host.media.on_crash = note, host._crash
+        split.start_bridge(1)
+        await trio.sleep(1)
+        assert not split.world.host("n1").alive
+        split.nodes.pop(1)
+        split.busy.pop(1, None)
+        split.start_node(1)
+        await split.until()
+        await split.end()
+
+    play(7, script, tolerate=(Conflict,))
