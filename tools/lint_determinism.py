@@ -29,7 +29,6 @@ REAL = {
     "blocking.py",
     "blockingline.py",
     "asyncclient.py",
-    "trioclient.py",
     "aioclient.py",
 }
 FOLDERS = ("node", "bridge")
