@@ -24,7 +24,7 @@ from . import bridgewire as wire
 from .bridgewire import Name, Said, Told, Welcome, What
 from .commands import Command
 from .env import Buffer, Env
-from .errors import Conflict, Corrupt, Disconnected, DuckrowError, Full, NoQuorum, rebuilt
+from .errors import Conflict, Corrupt, Disconnected, DuckrowError, NoQuorum, rebuilt
 from .events import WARNING, Note, unheard
 from .frames import Frame, FrameReader
 from .limits import PENDING_BYTES_MAX
@@ -73,7 +73,7 @@ class BridgedRow:
         self._ordered_until = 0
         self._unsettled: dict[bytes, Command] = {}  # submitted, and not seen in the row; by head
         self._unsettled_bytes = 0
-        self._refused: list[tuple[Command, Full]] = []
+        self._refused: list[tuple[Command, DuckrowError]] = []
         self._taker = Wakeup()
         self._asked: dict[int, _Question] = {}
         self._references = 0
@@ -159,7 +159,8 @@ class BridgedRow:
             self._ordered = ()
         return items
 
-    def take_refused(self) -> list[tuple[Command, Full]]:
+    def take_refused(self) -> list[tuple[Command, DuckrowError]]:
+        """Commands that `submit` took and the bridge then did not: certainly not written."""
         refused, self._refused = self._refused, []
         return refused
 
@@ -253,9 +254,9 @@ class BridgedRow:
         elif kind == Told.STAGED:
             self.on_staged(wire.commands_of(fields, frame.body, heads_only=True))
         elif kind == Told.REFUSED:
-            code, text, *heads = fields
+            code, text, values, *heads = fields
             self._on_refused(
-                rebuilt(code, text, {}), wire.commands_of(heads, frame.body, heads_only=True)
+                rebuilt(code, text, values), wire.commands_of(heads, frame.body, heads_only=True)
             )
         elif kind == Told.ANSWER:
             reference, value = wire.answer_of(fields)
@@ -268,7 +269,7 @@ class BridgedRow:
     def _on_refused(self, error: DuckrowError, bundle: Bundle) -> None:
         for command in bundle.commands:
             if self._forget(command.head):
-                self._refused.append((command, Full(str(error))))
+                self._refused.append((command, error))
         self._taker.wake()
 
     def _detach(self) -> None:

@@ -105,7 +105,7 @@ def submit(commands: Sequence[Command]) -> list[Buffer]:
 
 def refused(commands: Sequence[Command], error: DuckrowError) -> list[Buffer]:
     head, body = encode_heads(_nameless(commands))
-    return frame([int(Told.REFUSED), error.code, str(error), *head], *body)
+    return frame([int(Told.REFUSED), error.code, str(error), error.values(), *head], *body)
 
 
 def commands_of(fields: list[Any], body: Buffer, *, heads_only: bool = False) -> Bundle:
@@ -220,10 +220,10 @@ def answer(reference: int, value: object, *body: Buffer) -> list[Buffer]:
 
 
 def failure(reference: int, error: DuckrowError) -> list[Buffer]:
-    return frame([int(Told.ANSWER), reference, False, error.code, str(error)])
+    return frame([int(Told.ANSWER), reference, False, error.code, str(error), error.values()])
 
 
 def answer_of(fields: list[Any]) -> tuple[int, object]:
     """The reference, and the value or the error."""
-    reference, fine, value, *text = fields
-    return reference, value if fine else rebuilt(value, text[0], {})
+    reference, fine, value, *more = fields
+    return reference, value if fine else rebuilt(value, *more)

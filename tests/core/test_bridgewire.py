@@ -95,9 +95,9 @@ def test_what_else_is_told_arrives() -> None:
     assert wire.status_of(fields) == (4, status)
 
     _, fields, body = frame(wire.refused(bundle(10, 0).commands, NoQuorum("too much")))
-    assert fields[:2] == ["no-quorum", "too much"]
+    assert fields[:3] == ["no-quorum", "too much", {"retry_after": 1.0}]
     heads = [head for head, _ in bundle(10, 0).commands]
-    found = wire.commands_of(fields[2:], body, heads_only=True)
+    found = wire.commands_of(fields[3:], body, heads_only=True)
     assert [head for head, _ in found.commands] == heads
 
     _, fields, body = frame(wire.answer(5, [1, 2], b"body"))

@@ -332,7 +332,8 @@ def test_a_second_node_takes_the_place_of_the_first() -> None:
         await split.until()
         split.world.start("x", idle)
         await trio.sleep(0.02)
-        await split.until()  # the first one comes back
+        assert not split.nodes[1].row.status().active, "it was hung up on"
+        await split.until()  # and comes back
         await trio.sleep(0.5)
         await split.end()
 
@@ -360,3 +361,23 @@ def test_a_node_whose_bridge_has_another_store_ends_and_a_new_one_has_the_same_r
         await split.end()
 
     play(7, script, tolerate=(Conflict,))
+
+
+def test_what_a_bridge_does_not_take_is_told_to_who_asked() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        await trio.sleep(0.5)
+        bridge, node = split.bridges[1], split.nodes[1]
+
+        def full(_commands: object) -> None:
+            raise NoQuorum("too many commands wait")
+
+        setattr(bridge, "submit", full)  # noqa: B010
+        with pytest.raises(NoQuorum, match="too many commands wait"):
+            await node.barrier()
+        delattr(bridge, "submit")
+        assert await node.barrier() == node.state.position
+
+    play(8, script)
