@@ -108,6 +108,11 @@ class Links:
         self._nursery: trio.Nursery | None = None
         self.on_sent: Callable[[int], None] = lambda _peer: None  # it has room again
 
+    @property
+    def is_busy(self) -> bool:
+        """Something has not gone out yet."""
+        return any(not each.sending.is_empty for each in self._connections.values())
+
     def linked(self) -> dict[int, Hello]:
         return {peer: each.hello for peer, each in self._connections.items()}
 

@@ -41,6 +41,7 @@ from .serving import Serving
 from .timing import Timing
 
 DIGESTS_EVERY: Final = 1024  # positions
+LEAVE_SECONDS: Final = 0.01  # between two looks whether all is said
 UNREAD_BYTES_MAX: Final = 4 * MIB  # in the mailbox; then links are not read from
 
 
@@ -121,6 +122,15 @@ class Bridge:
                 nursery.start_soon(self._sync_soon)
             task_status.started()
             await self._rounds()
+
+    async def leave(self, seconds: float = 1.0) -> None:
+        """Tells the others that this process ends, so that they need not find out (S3); while `run` runs."""
+        self.member.leave(trio.current_time())
+        self._work.wake()
+        with trio.move_on_after(seconds):
+            await trio.lowlevel.checkpoint()
+            while self._work.is_pending or self.links.is_busy:
+                await trio.sleep(LEAVE_SECONDS)
 
     async def close(self) -> None:
         """Orderly, after `run` has ended.

@@ -16,6 +16,11 @@ class Wakeup:
         self._pending = False
         self._task: trio.lowlevel.Task | None = None
 
+    @property
+    def is_pending(self) -> bool:
+        """Who waits next need not wait."""
+        return self._pending
+
     def wake(self) -> None:
         task = self._task
         if task is None:

@@ -131,6 +131,7 @@ class OneMachine:
         self.ordered: dict[tuple[bytes, int], None] = {}  # that got numbers, as applied here
         self._waiting: dict[int, trio.Event] = {}  # seq
         self._pid = b""
+        self.stopping = trio.Event()  # set: it ends in order
 
     @property
     def position(self) -> int:
@@ -151,6 +152,11 @@ class OneMachine:
             nursery.start_soon(self._apply)
             if id_ not in cluster.observers:
                 nursery.start_soon(self._produce, env)
+            await self.stopping.wait()
+            await self.bridge.leave()
+            nursery.cancel_scope.cancel()
+        await self.bridge.close()
+        cluster.machines.pop(id_, None)
 
     def _note(self, _level: int, template: str, /, *args: object, exc_info: object = None) -> None:
         now = self.cluster.world.clock.now

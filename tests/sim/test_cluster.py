@@ -75,6 +75,35 @@ def test_an_observer_has_every_item_soon_after_the_others() -> None:
     assert len(cluster.answered) > 100
 
 
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+def test_who_ends_in_order_holds_nobody_up(level: str) -> None:
+    """Rolling restarts: the others hear of each at once; and a clean end is exact at every level."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        for id_ in (1, 2, 3):
+            leaving, other = cluster.machines[id_], cluster.machines[1 + id_ % 3]
+            view = other.bridge.status().view
+            leaving.stopping.set()
+            await trio.sleep(0.25)
+            assert other.bridge.status().view > view
+            assert id_ not in other.bridge.status().members
+            assert id_ not in cluster.running
+            cluster.start(id_)
+            await cluster.until_active()
+        for machine in list(cluster.machines.values()):
+            machine.stopping.set()
+        await trio.sleep(2)
+        assert cluster.running == []
+        cluster.start_all()
+        await cluster.until_active()
+        await cluster.settled()
+
+    play(8, lambda world: Cluster(world, mesh(3), level), script)
+
+
 def test_who_is_cut_off_waits_and_what_it_took_is_ordered_when_it_is_back() -> None:
     async def script(cluster: Cluster) -> None:
         net = cluster.world.net
