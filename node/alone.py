@@ -33,7 +33,7 @@ from .storeoptions import StoreOptions
 from .upkeep import unknown_segments
 
 # What ends a node in order: a signal, say, or rules that only a newer program knows.
-_ORDERLY = (trio.Cancelled, UnknownVersion)
+ORDERLY = (trio.Cancelled, UnknownVersion)
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +60,7 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
     row = await LoneRow.open(folders[0], env, rare_store(env, options.store), prove=prove)
     try:
         rare = rare_housekeeping(env, options.housekeeping)
-        keeper, housekeeping = await _recovered(env, row, snapshots, folder, rare)
+        keeper, housekeeping = await recovered(env, row, snapshots, folder, rare)
         orderly = False
         try:
             async with trio.open_nursery() as nursery:
@@ -74,7 +74,7 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
             orderly = True
             raise
         except BaseExceptionGroup as group:
-            orderly = group.split(_ORDERLY)[1] is None
+            orderly = group.split(ORDERLY)[1] is None
             raise
         finally:
             if orderly:
@@ -94,7 +94,7 @@ async def _folders(disk: Disk) -> list[Disk]:
     return folders
 
 
-async def _recovered(
+async def recovered(
     env: Env,
     row: LoneRow,
     snapshots: Snapshots,

@@ -31,6 +31,8 @@ from .limits import PENDING_BYTES_MAX
 from .output import GONE, Output
 from .reserve import OK
 from .row import Bundle, Item, RowStatus
+from .segments import SegmentInfo
+from .storeoptions import StoreOptions
 from .wakeup import Wakeup
 
 RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
@@ -52,12 +54,22 @@ class StoredHeads:
     bundle: Bundle
 
 
+@attrs.define
+class NoCare:
+    """The disk of the row is the bridge's; what a node of its own does in its leisure has no place."""
+
+    on_tight: Callable[[], None] = lambda: None
+    others: object = ()
+    on_report: object = None
+
+
 class BridgedRow:
     """One task calls `take`, another one runs `run`."""
 
     def __init__(self, env: Env, host: str, port: int, note: Note = unheard) -> None:
         self.broken: Corrupt | None = None
         self.stuck = False  # a full disk is the bridge's concern
+        self.care = self.scrubs = NoCare()
         self.store = BridgedStore(self)
         # Own commands became `accepted`: a bundle of them is durable on this machine (N3).
         self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
@@ -101,6 +113,10 @@ class BridgedRow:
                     self._detach()
                     await trio.aclose_forcefully(stream)
                 await trio.sleep(RETRY_SECONDS)
+
+    @property
+    def is_attached(self) -> bool:
+        return self._output is not None
 
     # -- N1 -----------------------------------------------------------------------------------
 
@@ -250,7 +266,7 @@ class BridgedRow:
                 self._ordered_until = self._status.position
             self.ready.set()
         elif kind == Told.SEGMENTS:
-            self.store.told = [tuple(each) for each in fields[0]]
+            self.store.told = [SegmentInfo(*each) for each in fields[0]]
         elif kind == Told.STAGED:
             self.on_staged(wire.commands_of(fields, frame.body, heads_only=True))
         elif kind == Told.REFUSED:
@@ -325,7 +341,7 @@ class BridgedStore:
 
     def __init__(self, row: BridgedRow) -> None:
         self.floor = 1
-        self.told: list[tuple[Any, ...]] = []  # of the segments
+        self.told: list[SegmentInfo] = []
         self._row = row
 
     @property
@@ -346,10 +362,22 @@ class BridgedStore:
     def durable_position(self) -> int:
         return self._row.status().durable
 
+    @property
+    def options(self) -> StoreOptions:
+        assert self._row.welcome is not None
+        return StoreOptions(level=self._row.welcome.level)
+
+    def segments(self) -> list[SegmentInfo]:
+        """As they were when the bridge last told; the open one has grown since."""
+        return list(self.told)
+
     async def place_of(self, position: int) -> int:
         return int((await self._row.ask(What.PLACE, position))[0])
 
     async def digest_of(self, position: int) -> bytes:
+        """Waits for a row that lost its end with the power, and follows the others to here again."""
+        while position > self.position:
+            await trio.sleep(RETRY_SECONDS)
         return bytes((await self._row.ask(What.DIGEST, position))[0])
 
     async def read_heads(self, place: int) -> StoredHeads:

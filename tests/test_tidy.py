@@ -34,6 +34,7 @@ SHELLS = {
     "node/housekeeping.py": {"trio"},
     "node/keeper.py": {"trio"},
     "node/lonecare.py": {"trio"},
+    "node/bridged.py": {"trio"},
     "node/bridgedrow.py": {"trio"},
     "node/lonerow.py": {"trio"},
     "node/wakeup.py": {"trio"},

@@ -15,18 +15,17 @@ import trio
 from duckrow.bridge.attach import Attach
 from duckrow.bridge.process import Bridge
 from duckrow.node import makers
+from duckrow.node.bridged import open_bridged
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.capture import state_hash
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
 from duckrow.node.errors import Conflict, NoQuorum
 from duckrow.node.events import unheard
+from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
-from duckrow.node.lonerow import LoneRow
-from duckrow.node.numbers import Numbers
 from duckrow.node.reading import Pull
 from duckrow.node.row import Bundle
-from duckrow.node.state import State
 from sim.clusterkit import BODY, Links, mesh, options_of
 from sim.media import Media
 from sim.world import World
@@ -39,6 +38,7 @@ class Split:
     world: World
     links: Links
     level: str = "fsync"
+    snapshot_items: int = 50
     bridges: dict[int, Bridge] = attrs.field(factory=dict)
     nodes: dict[int, Keeper] = attrs.field(factory=dict)
     results: list[Result] = attrs.field(factory=list)  # of what was answered
@@ -59,19 +59,11 @@ class Split:
 
     def start_node(self, id_: int) -> None:
         async def main(env: Env) -> None:
-            row = BridgedRow(env, f"m{id_}", NODE_PORT)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(row.run)
-                await row.ready.wait()
+            options = HousekeepingOptions(snapshot_items=self.snapshot_items)
+            async with open_bridged(env, f"m{id_}", NODE_PORT, options) as keeper:
+                row = cast(BridgedRow, keeper.row)
                 row.on_staged = lambda _: self.accepted.update({id_: self.accepted.get(id_, 0) + 1})
-                row.follow(0)
-                numbers = Numbers(row.store.uuid)
-                keeper = Keeper(
-                    cast(LoneRow, row), State(), numbers, rng=env.rng, wall_us=env.wall_us
-                )
-                await keeper.catch_up()
                 self.nodes[id_] = keeper
-                nursery.start_soon(keeper.run)
                 await self.produce(env, id_, keeper)
 
         self.world.start(f"n{id_}", main)
@@ -185,6 +177,8 @@ def test_a_node_comes_back_to_a_bridge_that_went_on_and_reads_old_bodies_from_it
         await split.until()
         await trio.sleep(1)
         split.kill("n", 2)
+        media = split.world.host("n2").media
+        assert [path for path in media.paths() if path.startswith("state/")], "a snapshot"
         before = len(split.results)
         await trio.sleep(1)
         assert split.bridges[2].status().active, "the cluster notices nothing"

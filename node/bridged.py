@@ -1,0 +1,75 @@
+"""A node at its bridge: the state of a cluster's row on this machine, in a process of its own.
+
+    async with open_bridged(env, host, port, HousekeepingOptions()) as node:
+        ...
+
+Like `alone.py`, but the row belongs to the bridge; here are `state`, with the snapshots, and
+`numbers`, with the index.  Both can be lost, and are made again from the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import trio
+
+from .alone import ORDERLY, recovered
+from .bridgedrow import BridgedRow
+from .env import Env
+from .errors import DiskFailed
+from .events import Note, unheard
+from .housekeeping import HousekeepingOptions
+from .keeper import Keeper
+from .lonerow import LoneRow
+from .numberfolder import NumberFolder
+from .rare import rare_housekeeping
+from .snapshots import Snapshots
+
+LAST_SNAPSHOT_SECONDS = 5.0  # at an orderly end: the bridge may end, too
+
+
+@asynccontextmanager
+async def open_bridged(
+    env: Env, host: str, port: int, options: HousekeepingOptions, note: Note = unheard
+) -> AsyncIterator[Keeper]:
+    """Waits for the bridge, catches up, and serves until the block ends.
+
+    Raises:
+        Corrupt: the state cannot be made from what is there; says what is missing.
+        Conflict: in a group; the bridge came back with another store.
+        DiskFailed: in a group; the process has to end.
+    """
+    try:
+        state, numbers = [await env.disk.folder(name) for name in ("state", "numbers")]
+        await env.disk.sync_names()
+    except OSError as error:
+        raise DiskFailed(f"the folders of the node could not be made: {error}") from error
+    row = BridgedRow(env, host, port, note)
+    snapshots, folder = Snapshots(state), NumberFolder(numbers)
+    async with trio.open_nursery() as connection:
+        connection.start_soon(row.run)
+        await row.ready.wait()
+        # What is asked of a row alone and of one behind a bridge is the same.
+        keeper, housekeeping = await recovered(
+            env, cast(LoneRow, row), snapshots, folder, rare_housekeeping(env, options)
+        )
+        orderly = False
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(keeper.run)
+                nursery.start_soon(housekeeping.run)
+                yield keeper
+                nursery.cancel_scope.cancel()
+            orderly = True
+        except BaseExceptionGroup as group:
+            orderly = group.split(ORDERLY)[1] is None
+            raise
+        finally:
+            if orderly and row.is_attached:
+                with trio.move_on_after(
+                    LAST_SNAPSHOT_SECONDS, shield=True
+                ):  # sim-ok: as in alone.py
+                    await housekeeping.snapshot(idle_share=0)
+        connection.cancel_scope.cancel()
