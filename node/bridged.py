@@ -68,8 +68,7 @@ async def open_bridged(
             raise
         finally:
             if orderly and row.is_attached:
-                with trio.move_on_after(
-                    LAST_SNAPSHOT_SECONDS, shield=True
-                ):  # sim-ok: as in alone.py
+                with trio.CancelScope(shield=True) as scope:  # sim-ok: as in alone.py
+                    scope.deadline = trio.current_time() + LAST_SNAPSHOT_SECONDS
                     await housekeeping.snapshot(idle_share=0)
         connection.cancel_scope.cancel()
