@@ -153,6 +153,30 @@ def test_a_wiped_voter_does_not_vote() -> None:
     assert cluster.view(3).id == 1  # one of three is no majority
 
 
+def test_a_ballot_is_never_used_for_two_values() -> None:
+    """Its maker lost power before its own promise was durable, when the others had answered it."""
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {1}
+    cluster.stops = lambda a, b, message: (
+        b == 3 and isinstance(message, Control) and isinstance(message.payload, Accept)
+    )  # so nothing is decided
+    cluster.call(1)
+    cluster.beats()
+    assert len(cluster.said(2, Accepted)) == 1
+    [first] = cluster.said(1, Prepare)
+    cluster.stop(1, power=True)
+    cluster.slow = set()
+    cluster.start(1)
+    cluster.sent.clear()
+    cluster.members[1].council.begin()  # before anybody tells of what was seen
+    cluster._end(1)
+    [second] = cluster.said(1, Prepare)
+
+    assert isinstance(first, Prepare)
+    assert isinstance(second, Prepare)
+    assert first.ballot != second.ballot
+
+
 # Holding what is accepted.
 
 
@@ -252,9 +276,9 @@ def test_a_proposer_without_an_exact_report_keeps_listening() -> None:
         cluster.start(id_)
     cluster.beats(1)
     cluster.call(2)
+    cluster.beats()  # longer than anybody is waited for who only seems alive
     assert cluster.said(2, Accept) == []
     cluster.stops = lambda a, b, message: False
-    cluster.now += 0.2
     for message in late:
         cluster.receive(2, 1, message)
     cluster.settle()
