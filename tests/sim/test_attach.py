@@ -238,32 +238,57 @@ def test_what_a_node_took_while_its_machine_is_cut_off_is_staged_there_and_order
     play(4, script)
 
 
+async def storm(split: Split, rng: random.Random, rounds: int) -> None:
+    """Bridges and nodes die and come back, links break; then all is well again."""
+    net = split.world.net
+    split.start_all()
+    for _ in range(rounds):
+        await trio.sleep(rng.expovariate(2.0))
+        id_, what, chance = rng.choice((1, 2, 3)), rng.choice("mn"), rng.random()
+        host = split.world.host(f"{what}{id_}")
+        if host.alive and chance < 0.5:
+            split.kill(what, id_, power=split.level == "fsync" and rng.random() < 0.3)
+        elif not host.alive and chance < 0.7:
+            (split.start_bridge if what == "m" else split.start_node)(id_)
+        elif chance < 0.8:
+            net.reset_some(0.3)
+        elif chance < 0.9:
+            one, two = rng.sample((1, 2, 3), 2)
+            net.cut(f"m{one}", f"m{two}")
+        else:
+            net.heal()
+    net.calm()
+    for id_ in (1, 2, 3):
+        for what, start in (("m", split.start_bridge), ("n", split.start_node)):
+            if not split.world.host(f"{what}{id_}").alive:
+                start(id_)
+    await split.until(seconds=60)
+    await trio.sleep(1)
+    await split.end()
+
+
+def weather(seed: int, level: str, rounds: int = 25) -> None:
+    async def script(split: Split) -> None:
+        await storm(split, random.Random(seed), rounds)
+
+    try:
+        play(seed, script, level)
+    except BaseException as error:
+        error.add_note(f"seed {seed}, {level}")
+        raise
+
+
 @pytest.mark.parametrize("level", ["fsync", "write"])
 def test_whatever_dies_nothing_is_lost_or_doubled(level: str) -> None:
-    for seed in range(4):
-        rng = random.Random(seed)
+    weather(50, level)
 
-        async def script(split: Split, rng: random.Random = rng) -> None:
-            split.start_all()
-            for _ in range(25):
-                await trio.sleep(rng.expovariate(2.0))
-                id_, what = rng.choice((1, 2, 3)), rng.choice("mn")
-                host = split.world.host(f"{what}{id_}")
-                if host.alive and rng.random() < 0.7:
-                    split.kill(what, id_, power=level == "fsync" and rng.random() < 0.3)
-                elif not host.alive:
-                    (split.start_bridge if what == "m" else split.start_node)(id_)
-                elif rng.random() < 0.3:
-                    split.world.net.reset_some(0.3)
-            for id_ in (1, 2, 3):
-                for what, start in (("m", split.start_bridge), ("n", split.start_node)):
-                    if not split.world.host(f"{what}{id_}").alive:
-                        start(id_)
-            await split.until()
-            await trio.sleep(1)
-            await split.end()
 
-        play(50 + seed, script, level)
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("level", ["fsync", "write"])
+def test_whatever_dies_however_often_nothing_is_lost_or_doubled(level: str) -> None:
+    for seed in range(60, 100):
+        weather(seed, level, 40)
 
 
 def test_a_node_that_follows_from_a_snapshot_settles_what_its_state_has_already() -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 import trio
 
-from sim.clusterkit import Cluster, chain, mesh, name
+from sim.clusterkit import Cluster, Links, chain, mesh, name
 from sim.world import World
 
 
@@ -29,7 +29,7 @@ def play(seed: int, cluster_of: object, script: object) -> Cluster:
 
 
 @pytest.mark.parametrize("links", [mesh(3), chain(3)], ids=["mesh", "chain"])
-def test_three_machines_order_what_all_of_them_produce(links: dict[int, tuple[int, ...]]) -> None:
+def test_three_machines_order_what_all_of_them_produce(links: Links) -> None:
     async def script(cluster: Cluster) -> None:
         cluster.start_all()
         await cluster.until_active()
@@ -192,13 +192,30 @@ async def storm(cluster: Cluster, rng: random.Random, rounds: int) -> None:
     await cluster.settled(60)
 
 
+def weather(seed: int, links: Links, level: str, rounds: int = 25) -> None:
+    async def script(cluster: Cluster) -> None:
+        await storm(cluster, random.Random(seed), rounds)
+
+    try:
+        play(seed, lambda world: Cluster(world, links, level, 0.1), script)
+    except BaseException as error:
+        error.add_note(f"seed {seed}, {len(links)} machines, {level}")
+        raise
+
+
+@pytest.mark.parametrize(
+    ("links", "level"),
+    [(mesh(3), "fsync"), (chain(3), "write"), (mesh(5), "write"), (chain(5), "fsync")],
+    ids=["mesh", "chain", "five", "chain of five"],
+)
+def test_after_any_storm_all_have_one_row(links: Links, level: str) -> None:
+    weather(100, links, level)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("level", ["fsync", "write"])
-@pytest.mark.parametrize("links", [mesh(3), chain(3), mesh(5)], ids=["mesh", "chain", "five"])
-def test_after_any_storm_all_have_one_row(links: dict[int, tuple[int, ...]], level: str) -> None:
-    for seed in range(2):
-        rng = random.Random(seed)
-
-        async def script(cluster: Cluster, rng: random.Random = rng) -> None:
-            await storm(cluster, rng, 25)
-
-        play(100 + seed, lambda world: Cluster(world, links, level, 0.1), script)
+@pytest.mark.parametrize("links", [mesh(2), mesh(3), chain(3), mesh(5), chain(5)])
+def test_after_every_storm_all_have_one_row(links: Links, level: str) -> None:
+    for seed in range(200, 220):
+        weather(seed, links, level, 40)

@@ -98,7 +98,7 @@ def walk(level: str, *, power: bool, seed: int = 0, step: int = 1) -> int:
 @pytest.mark.parametrize("level", [FSYNC, WRITE])
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_after_a_crash_a_member_knows_what_it_said(level: str, power: bool) -> None:
-    assert walk(level, power=power, step=4) > 200
+    assert walk(level, power=power, step=7) > 200
 
 
 @pytest.mark.long
@@ -140,7 +140,7 @@ def test_where_damage_may_have_hit_a_promise_the_store_has_a_new_name(orderly: b
     rng, renamed, kept = random.Random(5), 0, 0
     machine, tale = told(orderly=orderly)
     before = tale.now
-    for path, offset in rng.sample(flips(machine), 200):
+    for path, offset in rng.sample(flips(machine), 100):
         machine, tale = told(orderly=orderly)
         content = machine.media.content(path)
         machine.media.pages(path).write(0, flip(content, offset, rng))
@@ -163,8 +163,8 @@ def test_where_damage_may_have_hit_a_promise_the_store_has_a_new_name(orderly: b
         assert all(b == before.waiting.get(n, b) for n, b in after.waiting.items())
         # One that was settled comes again if damage hit what said so: the node settles it again.
         assert set(before.staged) <= staged | set(found.lost_stages)
-    assert renamed > 20
-    assert kept > 20
+    assert renamed > 10
+    assert kept > 10
 
 
 def test_a_lone_folder_is_taken_over_unchanged_and_given_back() -> None:
