@@ -35,9 +35,11 @@ class Follower:
         self._live_bytes = 0
         self._wakeup = Wakeup()
 
-    def placed(self, item: Item) -> None:
-        """The next item of the row."""
+    def placed(self, item: Item) -> bool:
+        """The next item of the row.  False: it is known here, from before the row lost its end."""
         self._end = item.position
+        if item.position < self._next:
+            return False
         size = size_of(Follow(0, item))
         if self._live_bytes + size > LIVE_BYTES_MAX:
             self._live.clear()
@@ -46,6 +48,7 @@ class Follower:
             self._live.append(item)
             self._live_bytes += size
         self._wakeup.wake()
+        return True
 
     async def take(self) -> list[Item]:
         """The next items; waits until there is one.

@@ -275,7 +275,13 @@ class Bridge:
             self._serving.placed()
             for follower in self.followers:
                 for item in placed:
-                    follower.placed(item)
+                    if not follower.placed(item):
+                        self._known(item)
+
+    def _known(self, item: Item) -> None:
+        """The node has it, and will not say so again: its stage is over."""
+        if isinstance(item.content, Bundle) and item.content.origin == self.options.id:
+            self.settle([item.content[:3]])
 
     async def _settle(self, names: Sequence[Name]) -> None:
         await self._insist(self.journal.settle, names)
