@@ -119,7 +119,13 @@ class RealStream(trio.abc.HalfCloseableStream):
 
     async def receive_into(self, buffer: memoryview) -> int:
         """0: the other side has ended the stream."""
-        return await self._received(lambda: os.readv(self.socket.fileno(), [buffer]))
+        try:
+            # Of a large frame there is mostly more by now.
+            count = os.readv(self.socket.fileno(), [buffer])
+        except OSError:  # there is not; or it breaks again below
+            return await self._received(lambda: os.readv(self.socket.fileno(), [buffer]))
+        await trio.lowlevel.cancel_shielded_checkpoint()  # nothing that was read may be lost
+        return count
 
     async def _received(self, receive: Callable[[], T]) -> T:
         if self.socket.fileno() < 0:

@@ -115,7 +115,7 @@ def _large(settings: Settings, turns: int) -> Figure:
     ):
         for _ in range(turns + 1):
             ours.append(_seconds(lambda: row.produce_many(TOPIC, values)))
-            bares.append(_seconds(lambda: sink.pour(values[0], count)))
+            bares.append(_seconds(lambda: sink.pour(values)))
     settings.tell("produce, 64 KB")
     megabytes = LARGE * count / 1e6
     return Figure.of(

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -58,10 +58,10 @@ class Bare:
     def __init__(self, process: subprocess.Popen[str], sock: socket.socket) -> None:
         self._process, self._socket = process, sock
 
-    def pour(self, block: bytes, count: int) -> None:
-        """So many blocks, a call each, until the other side has all of them."""
-        self._socket.sendall(LENGTH.pack(len(block) * count))
-        for _ in range(count):
+    def pour(self, blocks: Sequence[bytes]) -> None:
+        """A call for each, until the other side has all of them."""
+        self._socket.sendall(LENGTH.pack(sum(map(len, blocks))))
+        for block in blocks:
             self._socket.sendall(block)
         self._socket.recv(1)
 
