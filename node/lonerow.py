@@ -38,6 +38,7 @@ from .row import Item, RowStatus
 from .rowstore import RowStore
 from .scrubrounds import ScrubRounds
 from .storeoptions import FSYNC, StoreOptions
+from .takeover import take_over
 from .wakeup import Wakeup
 
 REPLAY_BYTES: Final = 256 * KIB  # of heads, handed out at once while the past is read
@@ -102,6 +103,7 @@ class LoneRow:
             row = cls(store, disk, env, id_)
             if store.lost is None:
                 row._view = await start.begin()
+                row._s = await take_over(store, row._view, id_, env.wall_us)
                 row._past_end = store.position
                 if doubted:
                     await doubt.clear_doubt(disk)

@@ -219,6 +219,59 @@ def test_a_lone_folder_is_taken_over_unchanged_and_given_back() -> None:
     machine.run(check)
 
 
+def test_a_node_that_goes_on_alone_orders_what_was_staged_once() -> None:
+    """Accepted means that it will be ordered; also if the others were retired meanwhile."""
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        for s in (1, 2, 3):
+            await tale.receive(journal, bundle(1, ME, s, s, 10))
+        await tale.order(journal, bundle(1, ME, 1, 1, 10))
+        await tale.receive(journal, bundle(0, ME, 9, 0, 10, 20))
+        view = tale.now.installed
+        assert view is not None
+        alone = attrs.evolve(
+            view,
+            id=2,
+            members=tuple(each for each in view.members if each.id == ME),
+            voters=tuple(each for each in view.voters if each[0] == ME),
+        )
+        await tale.order(journal, alone)
+        await tale.sync(journal)
+
+    async def go_on_alone(env: Env) -> list[list[int]]:
+        row = await LoneRow.open(await env.disk.folder("row"), env, small(), id_=ME)
+        assert row.store.chronicle.staged == {}
+        items = await row.store.read_items(1, 1 << 30, bodies=True)
+        return [
+            [number_of(command) for command in each.content.commands]
+            for each in items
+            if isinstance(each.content, Bundle)
+        ]
+
+    count = 0
+    for crash in range(200):
+        machine, tale = Machine(11), Tale()
+        machine.run(tale.life(work, orderly=False))
+        if crash:
+            machine.media.crash_before(crash)
+        try:
+            found = machine.run(go_on_alone)
+        except SimCrashed:
+            machine.media.power_loss()
+            found = machine.run(go_on_alone)
+            count += 1
+        else:
+            machine.media.disarm()
+            if crash:
+                break
+        expected = [[1201], [1202], [1203], [209, 210]]
+        once = [each for i, each in enumerate(found) if each not in found[:i]]
+        assert once == expected
+        assert crash or found == expected
+    assert count > 10
+
+
 def test_a_folder_of_several_voters_is_not_taken_over_by_a_lone_node() -> None:
     machine, tale = Machine(5), Tale()
     machine.run(tale.life(begin, orderly=True))
