@@ -34,7 +34,25 @@ def choose(
     retired: int | None = None,
     leaving: AbstractSet[tuple[int, int]] = frozenset(),  # (id, incarnation)
 ) -> View | None:
-    """The view after `view` (V4, V5).  `joins` are recent ones only."""
+    """The view after `view` (V4, V5).  `joins` are recent ones only.
+
+    What would leave no majority is not granted: nobody gets another vote, goes or leaves then (N8).
+    """
+    found = _choose(view, reports, joins, lag_items, retired, leaving)
+    if found is None:
+        modest = {id_: join._replace(wish=0) for id_, join in joins.items()}
+        found = _choose(view, reports, modest, lag_items, None, frozenset())
+    return found
+
+
+def _choose(
+    view: View,
+    reports: Mapping[int, Report],
+    joins: Mapping[int, Join],
+    lag_items: int,
+    retired: int | None,
+    leaving: AbstractSet[tuple[int, int]],
+) -> View | None:
     exact = {id_ for id_, report in reports.items() if report.exact}
     gone = {id_ for id_, report in reports.items() if (id_, report.incarnation) in leaving}
     if retired is not None and exact - gone - {retired}:

@@ -163,6 +163,23 @@ def test_a_weight_is_changed_by_a_wish() -> None:
     assert [voter[1] for voter in found.voters] == [1, 3, 1]
 
 
+def test_a_wish_that_would_leave_no_majority_is_not_granted() -> None:
+    of = view(weights={1: 3, 2: 1, 3: 1})
+    found = chosen({1: exact(1)}, {1: join(1, wish=1)}, of=of)
+
+    assert ids(found) == (1,)
+    assert found is not None
+    assert [voter[1] for voter in found.voters] == [3, 1, 1]
+
+
+def test_nobody_leaves_whom_the_rest_needs() -> None:
+    of = view(members=(1, 2))
+    reports = {1: exact(1), 2: exact(2)}
+
+    assert ids(chosen(reports, of=of, leaving=frozenset({(2, run(2))}))) == (1, 2)
+    assert ids(chosen(reports, of=of, retired=2)) == (1,)  # then one is all there is
+
+
 def test_a_retired_voter_goes_if_somebody_exact_stays() -> None:
     found = chosen({1: exact(1), 2: exact(2), 3: exact(3)}, retired=2)
     alone = chosen({2: exact(2), 3: inexact(3)}, retired=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.bridgecluster import Cluster
 from core.bridgekit import bundle, run
 from duckrow.bridge.electorate import incarnation_of, votes
+from duckrow.bridge.ordering import CLOCK_MAX
 from duckrow.node.row import Bundle
 
 
@@ -236,6 +237,32 @@ def test_a_voter_gets_another_weight_by_its_wish() -> None:
     assert [member.weight for member in cluster.view(1).members] == [1, 3, 1]
     assert cluster.acting() == [1, 2, 3]
     assert cluster.view(1).id == 2
+
+
+def test_one_node_is_a_cluster() -> None:
+    cluster = Cluster(1)
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.stop(1, power=True)
+    cluster.start(1)
+    cluster.beats(14)
+    cluster.submit(1, "b")
+    cluster.settle()
+
+    assert cluster.words(1) == ["a", "b"]
+
+
+def test_a_clock_that_runs_out_starts_again_with_a_view() -> None:
+    cluster = Cluster(1, 2)
+    cluster.members[1].ordering.clock = CLOCK_MAX
+    cluster.beats(8)
+    cluster.submit(1, "a")
+    cluster.settle()
+    last = cluster.rows[2][-1]
+
+    assert isinstance(last, Bundle)
+    assert last.lamport == 1
+    assert cluster.view(2).id == 2
 
 
 def test_a_voter_is_retired() -> None:

@@ -168,6 +168,22 @@ class Faults:
                 self.world.machines[gone].wish = 0
                 self.world.feed(id_, lambda member: member.retire(gone, self.world.now))
 
+    def _leave(self) -> None:
+        """In order: it says so, and ends when it has been heard."""
+        id_ = self._someone()
+        if id_ is not None and self.world.machines[id_].runs and self._may_kill(id_, "kill"):
+            self.world.feed(id_, lambda member: member.leave(self.world.now))
+            seconds = self.chance.uniform(0.1, 2)
+            self.world.after(0.05, self._kill_and_start, id_, "kill", seconds)
+
+    def _weight(self) -> None:
+        """An operator gives a voter another weight."""
+        id_ = self._someone()
+        if id_ is not None and self.world.ledger.view.voters:
+            machine = self.world.machines[id_]
+            if any(voter[0] == id_ for voter in self.world.ledger.view.voters):
+                machine.wish = machine.up.wish = self.chance.choice([1, 2, 3])
+
     def _cut(self) -> None:
         edge = self.chance.choice(self.plan.edges)
         self.world.net.cut(edge, silent=self.chance.random() < 0.5)
@@ -267,6 +283,10 @@ class Faults:
         world.net.blocked.clear()
         for id_, machine in world.machines.items():
             machine.slowness = 1
+            if "weight" in self.plan.faults:  # operators rest, or what may die would depend on it
+                machine.wish = 0
+                if machine.member is not None:
+                    machine.member.wish = 0
             world.resume(id_, machine.life)
         for edge in self.plan.edges:
             self._fast_link(edge)

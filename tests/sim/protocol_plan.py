@@ -31,7 +31,7 @@ FAULTS: Final = (
     "duel",
 )
 MOMENTS: Final = ("promised", "proposed", "accepted", "decided", "active")
-PROFILES: Final = ("mixed", "duel", "tail", "power")
+PROFILES: Final = ("mixed", "duel", "tail", "power", "house")
 
 
 @attrs.frozen
@@ -113,6 +113,8 @@ def draw(seed: int, profile: str = "mixed") -> Plan:
     elif profile == "power":
         faults, pace = ["power", "power", "duel", "pause"], (0.05, 0.5)
         snipers = {"active": 0.3}
+    elif profile == "house":
+        faults, pace = ["leave", "leave", "weight", "voters", "kill", "cut"], (0.1, 0.6)
     return Plan(
         seed=seed,
         profile=profile,
