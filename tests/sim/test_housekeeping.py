@@ -10,9 +10,10 @@ from duckrow.node import makers
 from duckrow.node.keeper import Keeper
 from duckrow.node.limits import KIB
 from duckrow.node.producer import Producer
+from duckrow.node.storeoptions import MEMORY
 
 from .alone import Machine
-from .nodekit import SMALL, Owner, run, values
+from .nodekit import SMALL, Owner, at_level, run, values
 
 PATIENCE = 5.0  # seconds
 OPTIONS = attrs.evolve(
@@ -182,3 +183,19 @@ def test_neither_snapshots_nor_index_files_wait_for_the_others_to_end(due: str) 
         assert node.numbers.installed
 
     run(machine, work, options)
+
+
+def test_a_snapshot_never_speaks_of_items_that_a_loss_of_power_can_take_back() -> None:
+    """At level memory nobody else syncs the row."""
+    machine = Machine()
+
+    async def work(node: Keeper) -> None:
+        producer = Producer(node)
+        for _ in range(3 * SMALL.housekeeping.snapshot_items):
+            await producer.produce("t", [b"x"])
+        await trio.sleep(PATIENCE)
+        snapshots = [path for path in machine.media.paths() if path.startswith("state/snapshot-")]
+        newest = max(int(path.removeprefix("state/snapshot-")) for path in snapshots)
+        assert newest <= node.row.status().durable
+
+    run(machine, work, at_level(MEMORY))
