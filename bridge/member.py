@@ -25,7 +25,7 @@ from duckrow.node.row import Bundle, Item, View
 
 from .calling import Calling
 from .council import Council
-from .effects import Alarm, Effect, Hang, Settled
+from .effects import Effect, Settled
 from .electorate import NOTHING, voter_of
 from .flood import Flood
 from .founding import Charter, first_view
@@ -235,9 +235,8 @@ class Member:
         if item.position != standing.position + 1:
             return
         if not standing.fits(content):
-            self.outbox.put(Alarm(f"item {item.position} of node {peer} does not fit the row here"))
-            self.outbox.put(Hang(peer))
-            self.neighbours.down(peer)
+            why = f"item {item.position} of node {peer} does not fit the row here"
+            self.neighbours.hang_up(peer, why)
             return
         if isinstance(content, View):
             self.views.install(content)

@@ -81,6 +81,12 @@ class Neighbours:
             neighbour.heard = self.standing.now
         return neighbour is not None
 
+    def hang_up(self, peer: int, why: str) -> None:
+        """Something came that cannot be: somebody has to know, and nothing more of it is taken."""
+        self.outbox.put(Alarm(why))
+        self.outbox.put(Hang(peer))
+        self.down(peer)
+
     def hang_up_dead(self) -> None:
         """A link that hears nothing may still send: closing it makes both ends see the same (F9)."""
         for peer in self.linked:
@@ -153,11 +159,9 @@ class Neighbours:
         if self.digests.get(position, digest) == digest:
             return True
         self.standing.diverged = True
-        self.outbox.put(
-            Alarm(f"the row here is not that of node {peer}: their digests at {position} differ")
+        self.hang_up(
+            peer, f"the row here is not that of node {peer}: their digests at {position} differ"
         )
-        self.outbox.put(Hang(peer))
-        self.down(peer)
         return False
 
     # Feeds.

@@ -26,13 +26,13 @@ from duckrow.node.limits import (
 )
 from duckrow.node.row import Bundle, View
 
-from .effects import Alarm, Hang, Journal, Place, Settled, Staged
+from .effects import Journal, Place, Settled, Staged
 from .messages import Acks, Base, name_of
 from .neighbours import Neighbours
 from .outbox import Outbox
 from .pending import Pending, Waiting, size_of
 from .standing import Standing
-from .streams import Streams
+from .streams import Gap, Streams
 
 BUNDLE_COMMANDS: Final = 256  # applied in one go, so that others wait some milliseconds at most
 CLOCK_JUMP_MAX: Final = 1 << 32  # more at once is corruption (B2)
@@ -61,10 +61,14 @@ class Ordering:
     def take(self, peer: int, bundle: Bundle) -> None:
         current = self.standing.active and bundle.view == self.streams.view
         if current and bundle.lamport > self.clock + CLOCK_JUMP_MAX:
-            self.outbox.put(Alarm(f"the clock of {name_of(bundle)} is {bundle.lamport}"))
-            self.outbox.put(Hang(peer))
-            self.neighbours.down(peer)
-        elif self.streams.take(bundle):
+            self.neighbours.hang_up(peer, f"the clock of {name_of(bundle)} is {bundle.lamport}")
+            return
+        try:
+            new = self.streams.take(bundle)
+        except Gap as gap:
+            self.neighbours.hang_up(peer, str(gap))  # the next link begins where this end is
+            return
+        if new:
             self._taken(bundle)
 
     def hear(self, acks: Acks) -> bool:

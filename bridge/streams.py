@@ -25,8 +25,8 @@ from duckrow.node.row import Bundle, View
 from .messages import Acks
 
 
-class Gap(AssertionError):
-    """A feed skipped a bundle, which a feed cannot do (F4): a bug, here or there."""
+class Gap(Exception):
+    """Raised when a feed skips a bundle, which a feed cannot do (F4): a bug, here or there."""
 
 
 @attrs.define

@@ -130,6 +130,18 @@ def test_a_clock_that_jumps_too_far_is_corruption() -> None:
     assert cluster.members[1].neighbours.linked == []
 
 
+def test_a_feed_with_a_gap_is_begun_again() -> None:
+    cluster = Cluster(1, 2)
+    cluster.receive(1, 2, bundle(2, 3))
+    assert "of its stream only 0 are here" in cluster.alarms[0]
+    assert cluster.members[1].neighbours.linked == []
+    cluster.link(1, 2)
+    cluster.submit(2, "a")
+    cluster.settle()
+
+    assert cluster.words(1) == ["a"]
+
+
 def test_an_acting_member_is_never_told_to_jump() -> None:
     cluster = Cluster(1, 2)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import attrs
 
-from duckrow.bridge.streams import Gap
 from duckrow.node.storeoptions import FSYNC
 
 from .protocol_faults import Faults
@@ -51,8 +50,6 @@ def run_seed(seed: int, profile: str = "mixed", *, keep_story: bool = False) -> 
         settled = _play(world)
     except Broken as broken:
         kind, text = broken.kind, str(broken).removeprefix(f"{broken.kind}: ")
-    except Gap as gap:
-        kind, text = "GAP", str(gap)
     except (AssertionError, LookupError, TypeError, ValueError, RecursionError) as crash:
         kind, text = "CRASH", f"{type(crash).__name__}: {crash}"
     return Outcome(
