@@ -35,9 +35,10 @@ from .founding import Charter
 from .handshake import NONCE_BYTES, VERSION, Door, Hello
 from .links import Down, Event, Heard, Links, Neighbour, Up
 from .member import Member
-from .messages import Name
+from .messages import Name, name_of
 from .recovered import Recovered
 from .serving import Serving
+from .stages import MERGE_AT, STAGES_MAX, Stages
 from .timing import Timing
 
 DIGESTS_EVERY: Final = 1024  # positions
@@ -73,6 +74,7 @@ class Bridge:
         self._work = Wakeup()
         self._beat_due = False
         self._settled: list[Name] = []
+        self._stages = Stages()
         self._wanted = self._synced = self._told = 0  # tokens: asked for, durable, told
         self._syncer, self._indexer = Wakeup(), Wakeup()
         self.member = Member(
@@ -152,6 +154,8 @@ class Bridge:
             NoQuorum: too much is pending; nothing of it was taken.
         """
         self.store.check()
+        if len(self.staged) > STAGES_MAX:
+            raise NoQuorum("too many commands are staged on this machine, and it has no quorum")
         if not self.member.submit(commands):
             raise NoQuorum("too many commands wait to be ordered, and this machine has no quorum")
         self._work.wake()
@@ -235,6 +239,7 @@ class Bridge:
     async def _perform(self, effects: Sequence[do.Effect]) -> None:
         journal, links = self.journal, self.links
         placed: list[Item] = []
+        staged = 0
         for effect in effects:
             match effect:
                 case do.Send(peer, message):
@@ -243,6 +248,7 @@ class Bridge:
                     await self._insist(journal.receive, bundle)
                     if bundle.origin == self.options.id:
                         self.staged[bundle[:3]] = bundle
+                        staged += not bundle.view
                 case do.Place(position, content):
                     item = await self._insist(journal.order, position, content)
                     placed.append(item)
@@ -270,6 +276,8 @@ class Bridge:
         if self._settled:
             names, self._settled = self._settled, []
             await self._settle(names)
+        if staged and len(self.staged) > MERGE_AT:
+            await self._merge_stages()
         links.flush()
         if placed:
             self._serving.placed()
@@ -284,9 +292,19 @@ class Bridge:
             self.settle([item.content[:3]])
 
     async def _settle(self, names: Sequence[Name]) -> None:
-        await self._insist(self.journal.settle, names)
-        for name in names:
+        over = [whole for name in names if (whole := self._stages.settled(name)) is not None]
+        await self._insist(self.journal.settle, over)
+        for name in over:
             self.staged.pop(name, None)
+
+    async def _merge_stages(self) -> None:
+        waiting = [bundle for name, bundle in self.staged.items() if not name[0]]
+        for bundle, over in self._stages.merge(waiting):
+            await self._insist(self.journal.receive, bundle)
+            await self._insist(self.journal.settle, over)
+            self.staged[name_of(bundle)] = bundle
+            for name in over:
+                del self.staged[name]
 
     async def _insist(self, write: Callable[..., object], *args: object) -> Item:
         """What the protocol has to write may use the reserve.

@@ -278,6 +278,39 @@ def weather(seed: int, level: str, rounds: int = 25) -> None:
         raise
 
 
+def test_a_thousand_commands_that_were_staged_one_by_one_are_ordered_once_and_in_order() -> None:
+    async def script(split: Split) -> None:
+        for id_ in split.links:
+            split.start_bridge(id_)
+        split.start_node(1)
+        split.producing = False
+        await trio.sleep(2)
+        split.world.net.partition(["m1"], ["m2", "m3"])
+        await trio.sleep(2)
+        node = split.nodes[1]
+        for seq in range(1, 1001):
+            turn = makers.Turn(b"p" * 16, seq=seq, time=node.wall_us())
+            node.submit(makers.produce(turn, "rides", BODY, 3))
+            await trio.sleep(0.002)
+        await trio.sleep(0.5)
+        assert split.accepted[1] > 900, "each in a bundle of its own"
+        assert 200 < len(split.bridges[1].store.chronicle.staged) < 520
+
+        split.kill("n", 1)
+        split.kill("m", 1, power=True)
+        split.start_bridge(1)
+        split.world.net.heal()
+        for id_ in (1, 2, 3):
+            split.start_node(id_)
+        await split.until()
+        await trio.sleep(1)
+        await split.end()
+        for keeper in split.nodes.values():
+            assert keeper.state.partition(keeper.state.topic("rides").id, 0).last == 3000  # type: ignore[union-attr]
+
+    play(9, script)
+
+
 @pytest.mark.parametrize("level", ["fsync", "write"])
 def test_whatever_dies_nothing_is_lost_or_doubled(level: str) -> None:
     weather(50, level)
