@@ -156,3 +156,18 @@ def test_a_crash_before_an_operation_loses_nothing_acknowledged(level: str, powe
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_no_crash_point_loses_anything_acknowledged(level: str, power: bool) -> None:
     walk(level, 1, 0, power=power, seed=10_000)
+
+
+def test_what_is_answered_lies_in_a_file_whose_name_is_durable() -> None:
+    machine = Machine()
+
+    async def main(env: Env) -> None:
+        async with open_node(env, SMALL) as node:
+            producer = Producer(node)
+            for _ in range(3 * SMALL.store.segment_bytes // 1000):
+                await producer.produce("t", [bytes(1000)])
+                newest = node.row.store.segments()[-1].number
+                assert f"row/{newest:08d}.seg" in machine.media.paths(durable=True)
+            assert newest > 2
+
+    machine.run(main)
