@@ -44,10 +44,14 @@ class Calling:
     # What is heard.
 
     def hear_join(self, source: int, join: Join) -> None:
-        """A later incarnation proves that the one in the view is dead (S3)."""
+        """A later incarnation proves that the one in the view is dead (S3).
+
+        It is a later one if it knows that view: an earlier one, whose word comes late, does not.
+        """
         self._joins[source] = Heard(join, self.standing.now)
-        named = incarnation_of(self.standing.newest, source)
-        if named is not None and named != join.incarnation:
+        view = self.standing.newest
+        named = incarnation_of(view, source)
+        if named is not None and named != join.incarnation and join.view == view.id:
             self.suspicion.is_gone(source, named)
 
     def hear_leave(self, source: int, leave: Leave) -> None:

@@ -137,7 +137,9 @@ class Member:
             case Follow():
                 self._follow(peer, message.generation, message.item)
             case Newer():
-                self.views.learn(message.view)
+                if message.view.id > self.standing.newest.id:
+                    self.views.learn(message.view)
+                    self._join()  # who names that view is believed
             case Control():
                 self.neighbours.hear_control(peer, message)
             case Ask() | Mended():

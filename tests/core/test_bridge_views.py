@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from core.bridgecluster import Cluster
-from core.bridgekit import bundle, run
+from core.bridgekit import bundle, disk, run
 from duckrow.bridge.electorate import incarnation_of, votes
+from duckrow.bridge.messages import Join
 from duckrow.bridge.ordering import CLOCK_MAX
 from duckrow.node.row import Bundle
 
@@ -29,6 +30,19 @@ def test_a_restart_is_announced_and_not_waited_out() -> None:
     assert cluster.acting() == [1, 2, 3]
     assert incarnation_of(cluster.view(1), 3) == run(3, 1)
     assert cluster.now < 1.0
+
+
+def test_the_word_of_an_earlier_run_that_comes_late_removes_nobody() -> None:
+    """It lay in the buffer of one that was paused; meanwhile the later run was let in."""
+    cluster = Cluster(1, 2, 3)
+    late = Join(run(3, 7), disk(3), 0, 1, 0)
+    cluster.control(1, 3, late)
+    cluster.beats(8)
+
+    assert cluster.view(1).id == 1
+    cluster.control(1, 3, late._replace(view=1))
+    cluster.beats(3)
+    assert cluster.view(1).id > 1
 
 
 def test_a_restarted_member_never_acts_in_the_view_that_names_its_former_run() -> None:
