@@ -3,7 +3,7 @@
 Which calls get a thread is decided by what they wait for.  A write ends in the page cache and is
 made at once; a read asks the page cache first (RWF_NOWAIT) and only a miss takes a thread, whose
 hand-over costs more than the copy; syncs and changes of names wait for the disk and always take
-one.
+one, and so does the end of a file that has no name any more.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import random
 import resource
 import stat
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -97,8 +98,13 @@ class RealFile:
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
-        if fd >= 0:
+        if fd < 0:
+            return
+        if os.fstat(fd).st_nlink:
             os.close(fd)
+        else:
+            # The last that was left of it: the kernel takes its pages back, which takes milliseconds.
+            threading.Thread(target=os.close, args=(fd,)).start()
 
     def _from_cache(self, buffer: bytearray, offset: int) -> int:
         if not self._nowait:

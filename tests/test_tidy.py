@@ -50,7 +50,7 @@ SHELLS = {
     "bridge/process.py": {"trio"},
     "bridge/serving.py": {"trio"},
     "node/env.py": {"trio"},  # the seams name trio's stream type
-    "node/realio.py": {"trio", "os", "time", "mmap", "fcntl"},
+    "node/realio.py": {"trio", "os", "threading", "time", "mmap", "fcntl"},
 }
 
 

@@ -13,6 +13,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,24 @@ async def ignore(_stream: trio.abc.Stream) -> None:
 
 
 # -- files --------------------------------------------------------------------------------
+
+
+def test_a_file_that_has_no_name_any_more_is_closed_elsewhere(tmp_path: Path) -> None:
+    """What the kernel then does takes as long as the file is large."""
+    path = tmp_path / "gone"
+    path.touch()
+    fd = os.open(path, os.O_RDWR)
+    file, before = RealFile(fd), {*threading.enumerate()}
+    path.unlink()
+
+    file.close()
+
+    for thread in {*threading.enumerate()} - before:
+        thread.join()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.size  # noqa: B018 - closed it is at once
 
 
 def test_more_files_are_mapped_than_a_process_may_usually_have_open(tmp_path: Path) -> None:
