@@ -107,6 +107,9 @@ class Consumer:
             pull.node = f"{NODE} for {self._env.name}"  # what it shows was fetched before
             try:
                 entry = await self._next(follow)
+                if entry.number <= done:
+                    self._seen.problem("poll-nonmonotonic", f"{entry} was followed after {done}")
+                    return  # or it would never come to an end
                 pull.numbers = [entry.number]
                 pull.values = self._values([entry])
                 pull.missing = entry.number - 1 - done
@@ -166,7 +169,9 @@ class Consumer:
         if isinstance(error, EXPECTED) or (isinstance(error, NotFound) and seen.may_forget):
             return
         if not (isinstance(error, Corrupt) and seen.ended):
-            seen.problem(self._env.name, f"{type(error).__name__}: {error}")
+            seen.problem(
+                "wrong-error", f"pull by {self._env.name}: {type(error).__name__}: {error}"
+            )
 
     def _tell(self, topic: TopicPlan, damage: Damaged) -> int:
         """Where to go on."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from .planted_clients import CLIENTS
 from .planted_rare import RARE
 from .planting import Change, Planted
 
@@ -169,6 +170,7 @@ PLANTED = _bugs(
             "",
         ),
         *RARE,
+        *CLIENTS,
     ]
 )
 

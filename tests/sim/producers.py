@@ -161,13 +161,13 @@ class Producer:
         for each in made:
             run = runs.get(each.key[1])
             if run is None or run.count != len(each.values) or len(runs) != len(receipts.runs):
-                self._seen.problem(self._who, f"{each.values} got {receipts.runs}")
+                self._seen.problem("wrong-receipt", f"{each.values} got {receipts.runs}")
             else:
                 self._ordered(each, run.partition, run.number)
 
     def _ordered(self, made: Produce, partition: int, number: int) -> None:
         if not number or partition != made.key[1]:
-            self._seen.problem(self._who, f"{made.values} has number {number} of {partition}")
+            self._seen.problem("wrong-receipt", f"{made.values} is {number} of {partition}")
         made.outcome, made.first, made.ended = OK, number, trio.current_time()
         self._lasts[made.key] = number + len(made.values) - 1
 
@@ -183,16 +183,16 @@ class Producer:
             if wish.expected is not None and last:
                 made[0].conflict = self._lasts[made[0].key] = int(last[1].replace(",", ""))
             elif isinstance(error, Conflict | NotFound) and not seen.may_forget:
-                seen.problem(self._who, what)
+                seen.problem("wrong-error", what)
         elif isinstance(error, InDoubt):
             # Doubts are for what nobody answers; or the numbers of a receipt are kept no more.
             if now < made[0].began + wish.timeout - 1e-6:
                 if not (wish.is_receipt or seen.may_forget):
-                    seen.problem(self._who, f"in doubt: {what}")
+                    seen.problem("in-doubt", what)
             elif wish.timeout == max(PATIENCE) and not (made[0].may_wait or seen.ended):
-                seen.problem(self._who, f"stuck: {what}")  # the faults were over long ago
+                seen.problem("stuck-call", what)  # the faults were over long ago
         elif not (isinstance(error, Corrupt) and seen.ended):
-            seen.problem(self._who, what)
+            seen.problem("wrong-error", what)
 
 
 class _Wish:

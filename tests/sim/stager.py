@@ -76,12 +76,12 @@ class Stager:
             return
         if count != sum(len(batch.values) for batch in made):
             text = f"{count} entries were committed of {[batch.values for batch in made]}"
-            self._seen.problem(self._who, text)
+            self._seen.problem("wrong-commit", text)
         if rng.random() < 0.3:
             again = await self._commit(names)
             if again not in ((OK, count), (INFO, 0)) and not self._seen.may_forget:
                 text = f"batch {self._batch}, committed again, has another number of entries"
-                self._seen.problem(self._who, text)
+                self._seen.problem("wrong-commit", text)
 
     def _make(self, key: Key) -> Produce:
         values = []
@@ -164,7 +164,7 @@ class Stager:
         """Nobody else has its writer, and stages stay for an hour."""
         seen = self._seen
         if not (seen.may_forget or seen.ended):
-            seen.problem(self._who, f"{what}: {type(error).__name__}: {error}")
+            seen.problem("wrong-error", f"{what}: {type(error).__name__}: {error}")
 
 
 class _Order(Order):

@@ -36,8 +36,8 @@ class Observed:
         self.stop = trio.Event()
         self.calm_since: float | None = None
 
-    def problem(self, who: str, text: str) -> None:
-        self.problems.append(f"{who}: {text}")
+    def problem(self, kind: str, text: str) -> None:
+        self.problems.append(f"{kind}: {text}")
 
     @property
     def lossy(self) -> bool:
