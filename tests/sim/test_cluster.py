@@ -155,6 +155,49 @@ def test_all_machines_may_lose_their_power_at_once() -> None:
     play(5, lambda world: Cluster(world, mesh(3)), script)
 
 
+def crash_at(k: int, *, power: bool, level: str = "fsync") -> bool:
+    """Two of three die before the k-th operation of their disks, and come back.  False: neither did."""
+    died: list[int] = []
+
+    async def script(cluster: Cluster) -> None:
+        hosts = {id_: cluster.world.host(name(id_)) for id_ in (2, 3)}
+        for id_, host in hosts.items():
+            host.media.crash_before(k if id_ == 2 else k + 9, part=k % 2 == 0)
+            host.crash_is_power_loss = power
+        cluster.start_all()
+        await trio.sleep(1.5)
+        for id_, host in hosts.items():
+            host.media.disarm()
+            if id_ not in cluster.running:
+                died.append(id_)
+                cluster.machines.pop(id_, None)
+                cluster.start(id_)
+        await cluster.until_active()
+        await cluster.settled()
+
+    try:
+        play(k, lambda world: Cluster(world, mesh(3), level, 0.1), script)
+    except BaseException as error:
+        error.add_note(f"crash point {k}, {power=}, {level}")
+        raise
+    return bool(died)
+
+
+@pytest.mark.parametrize(("power", "level"), [(True, "fsync"), (False, "write")])
+def test_machines_may_die_before_any_operation_of_their_disks(power: bool, level: str) -> None:
+    """Where a promise is written, and where it is synced; in the middle of a mark, a stage, a start."""
+    for k in range(1, 100, 13):
+        assert crash_at(k, power=power, level=level)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("power", "level"), [(True, "fsync"), (False, "fsync"), (False, "write")])
+def test_machines_may_die_before_every_operation(power: bool, level: str) -> None:
+    for k in range(1, 200):
+        crash_at(k, power=power, level=level)
+
+
 async def storm(cluster: Cluster, rng: random.Random, rounds: int) -> None:
     """One thing after the other goes wrong, and some of it at once; then all is well again."""
     world, ids = cluster.world, list(cluster.links)
