@@ -2,7 +2,7 @@
 
     a segment was sealed      ─► its index file
     64 MiB, 25,000 items or
-    40,000 commands           ─► a snapshot; the older one tells the store what it may forget
+    30,000 commands           ─► a snapshot; the older one tells the store what it may forget
     a segment died, or half   ─► dead segments go, mostly dead ones are rewritten
 
 Nothing here is needed for what was answered to stay true.  A full disk makes it wait; and where
@@ -45,7 +45,7 @@ FILES_AT_ONCE = 8  # of the index, between two looks whether a snapshot is due
 class HousekeepingOptions:
     # What a restart may have to read and to apply again: items at ten microseconds, commands too.
     snapshot_items: int = 25_000
-    snapshot_commands: int = 40_000
+    snapshot_commands: int = 30_000
     snapshot_bytes: int = 64 * MIB
     followable_bytes: int = FOLLOWABLE_BYTES_MIN
     slice_bytes: int = CHUNK_BYTES  # of the state, encoded in one go
