@@ -146,6 +146,18 @@ class Media:
         if not pages.is_dirty(sector):
             pages.bad[sector] = None
 
+    def copy_what_can_be_read(self) -> None:
+        """As `dd conv=noerror,sync` does: zeros in the place of sectors that cannot be read."""
+        for path in self.paths():
+            pages = self.pages(path)
+            for sector in list(pages.bad):
+                start = sector * SECTOR
+                pages.write(start, bytes(max(0, min(SECTOR, pages.cache.size - start))))
+            if pages.bad:
+                pages.bad.clear()
+                pages.sync(pages.count)
+                self._note("copy", path, 0, 0)
+
     def evict(self, path: str) -> None:
         """The kernel drops clean pages and reads them from the disk again."""
         self.pages(path).evict()

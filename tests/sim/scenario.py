@@ -46,6 +46,7 @@ SQUEEZED_BYTES = 200 * 1024  # so much is on the disk, at least, before it is ma
 ROOM_SECONDS = 60.0
 SILENCE_SECONDS = 3.0
 END_SECONDS = 30.0
+UNREAD_STARTS = 4  # in a row that failed: then somebody reads the page about damage
 LATE_US = 1_500_000  # an entry that is so much too old should have gone
 
 
@@ -116,6 +117,7 @@ class _Run:
         self.node: Keeper | None = None
         self.watch = Watch(world, self.seen)
         self.stopping = trio.Event()  # the node is to end in order
+        self._unread = 0  # starts in a row that did not get what they have to read
         # Of a snapshot; in a third of the runs small ones, between which there is time for changes.
         self.slice_bytes = world.rng("slices").choice((CHUNK_BYTES, CHUNK_BYTES, 128))
 
@@ -188,7 +190,7 @@ class _Run:
         opened = False
         try:
             async with open_node(env, options) as node:
-                opened = True
+                opened, self._unread = True, 0
                 self.watch.attach(node)
                 self.node = node
                 await serve(env, node, self._note, stopping)
@@ -197,6 +199,12 @@ class _Run:
                 raise
             self.seen.refused = str(error)
             self.world.note("refused")
+        except DiskFailed:
+            self._unread += not opened
+            if self._unread == UNREAD_STARTS:
+                self.world.hosts[NODE].media.copy_what_can_be_read()
+                self._unread = 0
+            raise
 
     def _note(
         self, level: int, template: str, /, *args: object, exc_info: BaseException | None = None

@@ -79,7 +79,7 @@ class Stager:
             self._seen.problem("wrong-commit", text)
         if rng.random() < 0.3:
             again = await self._commit(names)
-            if again not in ((OK, count), (INFO, 0)) and not self._seen.may_forget:
+            if again not in ((OK, count), (INFO, 0), (FAIL, 0)) and not self._seen.may_forget:
                 text = f"batch {self._batch}, committed again, has another number of entries"
                 self._seen.problem("wrong-commit", text)
 
@@ -135,7 +135,7 @@ class Stager:
                 )
             except Full:
                 await trio.sleep(self._env.rng.uniform(0.05, 0.3))
-            except NoQuorum:
+            except (NoQuorum, Refused):  # more than the topic may ever hold, say
                 break
             except DuckrowError as error:
                 self._check(f"commit {batch}", error)
