@@ -1,9 +1,9 @@
 """Benchmarks: what a node reaches, with the target beside it.
 
-    make bench                                         all of it: about ten minutes
+    make bench                                         all of it: about eight minutes
     make bench ONLY=append                             one group
     python -m duckrow.tools.bench append apply         these groups
-    python -m duckrow.tools.bench --size 0.05          all of it, smaller, in a minute
+    python -m duckrow.tools.bench --size 0.05          all of it, smaller, in two
     python -m duckrow.tools.bench singles --entries 1000000 --dir /mnt/disk
     python -m duckrow.tools.bench --json figures.json  with the facts of the machine
 
