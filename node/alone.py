@@ -120,7 +120,10 @@ async def recovered(
         numbers = Numbers(store.uuid)
         holes = numbers.load([*files, *restored(chunks)], state.position)
         lost = unknown_segments(holes, store.segments())
-        if best is None or len(lost) < len(best[2]):
+        if best is None or (
+            # To know more numbers is not worth to end earlier, where the row is damaged in between.
+            len(lost) < len(best[2]) and await row.leads(state.position, best[0].position)
+        ):
             best = state, numbers, lost
         if not lost:
             break

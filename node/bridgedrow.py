@@ -126,6 +126,10 @@ class BridgedRow:
         if self._output is not None:
             self._send(wire.frame([int(Said.FOLLOW), after]))
 
+    async def leads(self, after: int, upto: int) -> bool:
+        """See `LoneRow.leads`; not asked of a bridge, so a start takes the newest snapshot."""
+        return after >= upto
+
     def submit(self, commands: Sequence[Command]) -> None:
         """See `Row.submit`."""
         size = sum(map(_size, commands))

@@ -138,6 +138,15 @@ class LoneRow:
             self._past_end = min(self._past_end, first.first - 1)
             self._break(end_at(first))
 
+    async def leads(self, after: int, upto: int) -> bool:
+        """Whether the row can be read from the one position to the other."""
+        while after < upto:
+            try:
+                after += len(await self.store.read_items(after + 1, REPLAY_BYTES, end=upto))
+            except (Corrupt, NotFound):
+                return False
+        return True
+
     async def run(self) -> None:
         """Syncs, indexes sealed segments, looks after a disk that is full, scrubs; until cancelled.
 

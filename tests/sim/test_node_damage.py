@@ -254,6 +254,20 @@ def test_a_node_whose_row_ended_closes_and_keeps_its_snapshots() -> None:
     assert [path for path in machine.media.paths() if path.startswith("state/")] == before
 
 
+def test_a_lost_index_does_not_make_a_row_end_earlier_than_its_snapshots() -> None:
+    """The replay would know all numbers again, and stop at damage that the snapshot has passed."""
+    machine = filled(orderly=True)
+    numbers = [path for path in machine.media.paths() if path.startswith("numbers/")]
+    first = min(path for path in machine.media.paths() if path.endswith(".seg"))
+    machine.media.flip(numbers[-1], len(machine.media.content(numbers[-1])) - 60)
+    place = machine.media.content(first).index(b"t\x00", 600)  # a topic's name, in a head
+    machine.media.flip(first, place)
+
+    lives = check(machine, "index and heads")
+
+    assert [seen.broken for seen in lives] == [False] * 3
+
+
 def test_a_damaged_snapshot_is_none_of_the_two_that_are_kept() -> None:
     """It would push the only whole one out, and the row behind that may go with it."""
     machine = filled(orderly=True)
