@@ -62,7 +62,7 @@ class _Seen:
 
     def check_going_back(self, report: Report) -> None:
         for node, shown in self._shown.items():
-            floors = sorted(self._floors.get(node, []))
+            floors = sorted(f for f in self._floors.get(node, []) if not self.is_forgotten(f[0]))
             times = [time for time, _ in floors]
             highest, top = [], 0
             for _, first in floors:
@@ -72,7 +72,7 @@ class _Seen:
                 if inf > self._history.broken <= began:
                     continue  # the row went back, and says so
                 before = bisect_left(times, began) - 1
-                if before >= 0 and first < highest[before] and not self.is_forgotten(times[before]):
+                if before >= 0 and first < highest[before]:
                     text = f"{self._line.name}: {node} showed {first} after it began at "
                     report.add("first-went-back", text + str(highest[before]))
 

@@ -444,6 +444,17 @@ def test_what_was_gone_before_a_loss_says_nothing_of_the_entries_with_its_number
     assert check(history).ok
 
 
+def test_where_pruning_stood_before_a_loss_binds_nobody_after_it() -> None:
+    history = pruned(3)
+    configure(history, Policy(max_entries=8))
+    told = ["v9", "v10"]  # by a prune that the loss took
+    history.pulls.append(Pull("d", KEY, 0, 10.6, 10.7, "ok", "a", range(9, 11), told, 8))
+    assert check(history).kinds == ["early-prune", "first-went-back"]
+
+    history.losses.append(Loss(since=9.0, at=11.0))
+    assert check(history).ok
+
+
 def test_a_refusal_that_was_lost_with_the_power_says_nothing() -> None:
     """A batch that waited was withdrawn; with the power the withdrawal went, and it got numbers."""
     history = ten_entries()
