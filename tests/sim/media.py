@@ -146,8 +146,9 @@ class Media:
         if not pages.is_dirty(sector):
             pages.bad[sector] = None
 
-    def copy_what_can_be_read(self) -> None:
+    def copy_what_can_be_read(self) -> list[str]:
         """As `dd conv=noerror,sync` does: zeros in the place of sectors that cannot be read."""
+        copied = []
         for path in self.paths():
             pages = self.pages(path)
             for sector in list(pages.bad):
@@ -157,6 +158,8 @@ class Media:
                 pages.bad.clear()
                 pages.sync(pages.count)
                 self._note("copy", path, 0, 0)
+                copied.append(path)
+        return copied
 
     def evict(self, path: str) -> None:
         """The kernel drops clean pages and reads them from the disk again."""

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from checker import Content, check
-from checker.history import Report
+from checker.history import Loss, Report
 from duckrow.node.alone import Options, open_node
 from duckrow.node.capture import CHUNK_BYTES
 from duckrow.node.entries import entries_of
@@ -117,6 +117,7 @@ class _Run:
         self.node: Keeper | None = None
         self.watch = Watch(world, self.seen)
         self.stopping = trio.Event()  # the node is to end in order
+        self.passing = False  # what it was refused to start for
         self._unread = 0  # starts in a row that did not get what they have to read
         # Of a snapshot; in a third of the runs small ones, between which there is time for changes.
         self.slice_bytes = world.rng("slices").choice((CHUNK_BYTES, CHUNK_BYTES, 128))
@@ -194,16 +195,20 @@ class _Run:
                 self.watch.attach(node)
                 self.node = node
                 await serve(env, node, self._note, stopping)
-        except Corrupt as error:
+        except (Corrupt, DiskFailed) as error:
             if opened or not self.seen.wild:
                 raise
             self.seen.refused = str(error)
+            self.passing = isinstance(error, DiskFailed)  # another start may go well
             self.world.note("refused")
         except DiskFailed:
             self._unread += not opened
             if self._unread == UNREAD_STARTS:
-                self.world.hosts[NODE].media.copy_what_can_be_read()
                 self._unread = 0
+                copied = self.world.hosts[NODE].media.copy_what_can_be_read()
+                if any(path.endswith(".seg") for path in copied):
+                    # Where that was the end, nothing tells what had been there.
+                    self.seen.history.losses.append(Loss(0.0, trio.current_time()))
             raise
 
     def _note(
