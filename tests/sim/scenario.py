@@ -117,7 +117,6 @@ class _Run:
         self.node: Keeper | None = None
         self.watch = Watch(world, self.seen)
         self.stopping = trio.Event()  # the node is to end in order
-        self.passing = False  # what it was refused to start for
         self._unread = 0  # starts in a row that did not get what they have to read
         # Of a snapshot; in a third of the runs small ones, between which there is time for changes.
         self.slice_bytes = world.rng("slices").choice((CHUNK_BYTES, CHUNK_BYTES, 128))
@@ -195,11 +194,10 @@ class _Run:
                 self.watch.attach(node)
                 self.node = node
                 await serve(env, node, self._note, stopping)
-        except (Corrupt, DiskFailed) as error:
+        except Corrupt as error:
             if opened or not self.seen.wild:
                 raise
             self.seen.refused = str(error)
-            self.passing = isinstance(error, DiskFailed)  # another start may go well
             self.world.note("refused")
         except DiskFailed:
             self._unread += not opened
