@@ -17,7 +17,7 @@ lint: setup
 	@.venv/bin/mypy tests
 
 test: lint
-	@$(PYTHON) -m pytest -q
+	@$(PYTHON) -m pytest -q -n auto --dist worksteal
 
 test-long: lint
 	@DUCKROW_EXAMPLES=fresh $(PYTHON) -m pytest -q tests/core
