@@ -24,6 +24,8 @@ FAILED_ONCE = {
     "a_full_disk_on_which_everything_is_pruned": 202,
     "damage_behind_a_sync_during_which_more_was_written": 317,
     "a_pull_behind_which_everything_has_grown_old": 30074,
+    "a_sector_that_no_start_can_read": 60025,
+    "a_commit_that_a_full_disk_refuses_when_it_is_sent_again": 60048,
 }
 
 
