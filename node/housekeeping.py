@@ -113,8 +113,7 @@ class Housekeeping:
         keeper, store = self._keeper, self._store
         if keeper.row.broken is not None:
             return True  # the state is behind its own index, and a good snapshot would have to go
-        while keeper.numbers.covered < keeper.state.position:
-            await trio.lowlevel.checkpoint()  # an item is being applied
+        await keeper.applied()
         position = keeper.state.position
         if position == 0:
             return True
@@ -172,7 +171,7 @@ class Housekeeping:
         keeper, snapshots = self._keeper, self._snapshots
         if keeper.row.stuck and len(snapshots.whole) == KEPT:
             await snapshots.forget(snapshots.whole[0])  # room for the command that makes room
-        while self._is_held_by_snapshots():
+        while await self._is_held_by_snapshots():
             if snapshots.whole and snapshots.whole[-1] == keeper.state.position:
                 try:
                     with trio.move_on_after(RETRY_SECONDS):
@@ -185,8 +184,9 @@ class Housekeeping:
                 return
             await self._tidy()
 
-    def _is_held_by_snapshots(self) -> bool:
+    async def _is_held_by_snapshots(self) -> bool:
         """Whether something would go if the older snapshot were of this moment."""
+        await self._keeper.applied()
         plan = self._plan(self._keeper.state.position)
         reach = {segment.number: segment.reach for segment in self._store.segments()}
         return any(reach[number] >= self._released for number in (*plan.drop, *plan.rewrite))
@@ -213,6 +213,8 @@ class Housekeeping:
         if not self._released:
             return
         keeper, numbers = self._keeper, self._keeper.numbers
+        # A batch that waited may just have got its numbers, and the index not know that it lives.
+        await keeper.applied()
         plan = self._plan(self._released)
         waited = oldest_waiting(keeper.state)
         keeper.row.release(self._released, keeper.state.position if waited is None else waited)

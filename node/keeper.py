@@ -68,6 +68,7 @@ class Keeper:
         self._pid = self.fresh_pid()  # of what the node itself wants (N2)
         self._seq = 0
         self._ended = False
+        self._finding = trio.Event()  # of the item that is being applied: older bodies
         self._due: int | None = None  # when the clock task will look next
         self._due_changed = trio.Event()
 
@@ -171,14 +172,21 @@ class Keeper:
         places = dict.fromkeys(older(item.position, effects), NOWHERE)
         if places:
             # The state is ahead of the index here: whoever cancels has to wait for the index.
+            self._finding = trio.Event()
             with trio.CancelScope(shield=True):  # sim-ok: a few reads, and the dead read nothing
                 await self._find(places)
+            self._finding.set()
         self.numbers.note(item.position, item.place, effects, places)
         if isinstance(item.content, Bundle) and _is_whole(item.content.commands):
             self.cache.put(item.place, item.content.commands)
         self._tell(effects)
         self.on_progress(item)
         return len(effects)
+
+    async def applied(self) -> None:
+        """Waits until index and state are of one moment; no checkpoint if they are."""
+        while self.numbers.covered < self.state.position:
+            await self._finding.wait()
 
     async def _find(self, places: dict[int, int]) -> None:
         """Where the bodies of older items lie; one that is damaged is told when it is read."""

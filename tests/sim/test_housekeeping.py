@@ -95,6 +95,33 @@ def test_a_body_that_waited_holds_nothing_once_it_has_its_number() -> None:
     assert run(machine, lambda node: values(node, "w"), OPTIONS) == [b"second"]
 
 
+def test_a_batch_that_gets_its_number_just_now_is_not_taken_for_dead() -> None:
+    """The state has it already, and the index not yet: its segment seems to hold nothing."""
+
+    async def work(node: Keeper) -> None:
+        owner, place_of = Owner(node), node.row.store.place_of
+
+        async def slow(position: int) -> int:
+            node.row.care.on_tight()  # housekeeping looks
+            await trio.sleep(1.0)
+            return await place_of(position)
+
+        await owner.order(makers.create, "t", {"max_entries": 1, "when_full": "block"})
+        await Producer(node).produce("t", [b"first"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Producer(node).produce, "t", [b"second"])
+            await trio.sleep(0.1)
+            await fill(node, "other")
+            await owner.order(makers.delete, "other")
+            node.row.store.place_of = slow  # type: ignore[method-assign]
+            await owner.order(makers.prune, "t", 1)
+        await trio.sleep(PATIENCE)
+
+        assert await values(node, "t") == [b"second"]
+
+    run(Machine(), work, OPTIONS)
+
+
 def test_a_stage_holds_nothing_once_it_is_committed() -> None:
     machine = Machine()
 
