@@ -227,6 +227,9 @@ class Outbox:
             pause = HOLD_SECONDS
         elif sent.is_skip:
             pause = HOLD_SECONDS
+            if isinstance(error, Full):  # nothing behind it will be taken either
+                for part in self.take_unsent():
+                    part.asker.failed(part, error)
         else:
             slot.stop = error
             if not slot.again:

@@ -410,12 +410,14 @@ def test_a_skip_that_is_refused_goes_again_after_a_pause(client: Client, toy: To
     client.lose()
     client.core.give_up(call, Timeout("late"))
     refuse_once(toy, Full("hard"), Full("hard"))
+    behind = client.core.produce("t", b"behind")
     for _ in range(2):  # the hello, and the skip
         client.send()
         toy.take(client.connection)
         client.take()
 
     assert result(call) is Timeout
+    assert result(behind) is Full  # at once, and not when its time is over
     assert client.core.data_to_send() == []
     client.run()
     assert number_of_next(client) == 1

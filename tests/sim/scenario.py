@@ -266,6 +266,7 @@ class _Run:
         if "disk-full" not in plan.faults or self.seen.ended or media.used < most:
             return
         media.capacity = media.used + 8 * 1024
+        self.seen.full = True
         await trio.sleep(3.0)
         if self.seen.ended:
             return

@@ -27,6 +27,7 @@ class Observed:
         self.refused = ""  # why the node does not start: damage
         self.fresh: str | None = None  # the open segment was damaged since the last start
         self.doubted = False  # a sync failed, below level fsync: answered entries may be gone
+        self.full = False  # the disk was squeezed: for long, nothing but what makes room is taken
         self.ambiguous = False  # the power failed before anybody could see that damage
         self.troubled = False  # reads have failed: entries may have been told to be damaged
         self.new_lineage = False  # since something may be gone, though it need not be
