@@ -27,6 +27,7 @@ from .env import Buffer, Peer
 from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, Refused
 from .events import INFO
 from .frames import FrameReader
+from .lanes import remembered
 from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, HELLO_SECONDS_MAX
 from .output import GONE, Output, Sink
 from .reads import Reads, known
@@ -274,6 +275,12 @@ class Session:
             batch = BATCHES[head.kind].of(head)
             codec.check(batch.codec, body, batch.entries)
         elif head.kind not in MAKES_ROOM and self._node.row.status().disk == HARD:
+            lane = self._node.state.lanes.rows.get(head.lane)
+            if lane is not None and lane.epoch == head.epoch and head.seq <= lane.last:
+                result = remembered(lane, head.seq)  # D6: needs no place in the row
+                if result.code != WAITING:
+                    self._answer(reference, *result)
+                    return
             raise Full(
                 "the disk is full, and its reserve is for what makes room: delete or prune "
                 "something, or change a policy"

@@ -189,7 +189,9 @@ class Producer:
             if now < made[0].began + wish.timeout - 1e-6:
                 if not (wish.is_receipt or seen.may_forget):
                     seen.problem("in-doubt", what)
-            elif wish.timeout == max(PATIENCE) and not (made[0].may_wait or seen.ended):
+            elif wish.timeout == max(PATIENCE) and not (
+                made[0].may_wait or seen.ended or seen.full
+            ):
                 seen.problem("stuck-call", what)  # the faults were over long ago
         elif not (isinstance(error, Corrupt) and seen.ended):
             seen.problem("wrong-error", what)

@@ -523,6 +523,9 @@ def test_into_the_last_space_of_a_disk_goes_only_what_makes_room() -> None:
         await wire.order(wire.batch([bytes(20_000)]))
         assert (await wire.failure())[1] == "full"
 
+        await wire.order(makers.skip(makers.Turn(PID, 1, 1), "t"))  # asks what became of it
+        _, outcome, fields, _ = await wire.answer()
+        assert (outcome, fields[:2]) == (Outcome.DONE, [Code.ORDERED, 1])
         turn = makers.Turn(b"o" * 16, 1)
         for command in (makers.skip(turn, "t"), makers.create(turn, "u"), makers.barrier(turn)):
             await wire.order(command)
