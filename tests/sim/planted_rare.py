@@ -30,10 +30,12 @@ RARE = [
         "node/housekeeping.py",
         (
             "        if keeper.row.broken is not None:\n            return True  # the state is behind "
-            "its own index, and a good snapshot would have to go\n        while keeper.numbers.covered < "
-            "keeper.state.position:"
+            "its own index, and a good snapshot would have to go\n        await keeper.applied()\n"
         ),
-        "        while keeper.numbers.covered != keeper.state.position:",
+        (
+            "        while keeper.numbers.covered != keeper.state.position:\n"
+            "            await trio.lowlevel.checkpoint()\n"
+        ),
     ),
     (
         "torn_tail_kept",
