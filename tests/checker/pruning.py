@@ -52,12 +52,12 @@ class _Seen:
             if pull.missing > 0:
                 self.firsts.append((pull.ended, first, f"pull by {pull.process}"))
                 self._floors.setdefault(pull.node, []).append((pull.ended, first))
-            if pull.numbers:
+            if pull.numbers and not history.broken <= pull.ended:  # then it went back, and says so
                 self._shown.setdefault(pull.node, []).append((pull.began, first))
         for node, content in line.finals.items():
             if content.first > 1:
                 self.firsts.append((inf, content.first, f"{node} in the end"))
-            if content.values:
+            if content.values and history.broken == inf:
                 self._shown.setdefault(node, []).append((inf, content.first))
 
     def check_going_back(self, report: Report) -> None:
@@ -69,8 +69,6 @@ class _Seen:
                 top = max(top, first)
                 highest.append(top)
             for began, first in shown:
-                if inf > self._history.broken <= began:
-                    continue  # the row went back, and says so
                 before = bisect_left(times, began) - 1
                 if before >= 0 and first < highest[before]:
                     text = f"{self._line.name}: {node} showed {first} after it began at "
@@ -136,8 +134,10 @@ class Allowed:
             self._history.losses or any(_limits(one[2]) != _limits(now) for one in self._policies)
         ):
             return []  # what was there before the limit came stays
-        ended = [c.ended for c in self._history.configured if c.topic == self._line.key[0]]
-        return [self._policies[-1][2]] if max(ended) < inf else []
+        ended = max(c.ended for c in self._history.configured if c.topic == self._line.key[0])
+        # With the power a topic may have gone, and come back with the next batch, as topics are.
+        lost = any(loss.since < ended <= loss.at for loss in self._history.losses)
+        return [now] if ended < inf and not lost else []
 
     def gone_by(self, number: int, time: float) -> bool:
         if number <= 0 or any(began <= time and number <= upto for began, upto in self._prunes):

@@ -455,6 +455,15 @@ def test_where_pruning_stood_before_a_loss_binds_nobody_after_it() -> None:
     assert check(history).ok
 
 
+def test_a_policy_that_was_lost_with_the_power_need_not_be_kept() -> None:
+    history = ten_entries()
+    configure(history, Policy(max_entries=9))
+    assert check(history).kinds == ["overfull"]
+
+    history.losses.append(Loss(since=0.0, at=0.9))
+    assert check(history).ok
+
+
 def test_a_refusal_that_was_lost_with_the_power_says_nothing() -> None:
     """A batch that waited was withdrawn; with the power the withdrawal went, and it got numbers."""
     history = ten_entries()
