@@ -21,6 +21,7 @@ from duckrow.node.events import INFO, WARNING, Note
 from duckrow.node.frames import Frame, FrameReader
 from duckrow.node.limits import MIB
 from duckrow.node.output import GONE, Output
+from duckrow.node.receiving import receive
 from duckrow.node.row import Bundle, RowStatus
 from duckrow.node.rowwire import encode_heads
 
@@ -82,20 +83,7 @@ class _Node:
         while True:
             while (frame := reader.next_frame()) is not None:
                 self._on_frame(frame)
-            lent = reader.lend_buffer()
-            if lent is None:
-                data = await self._stream.receive_some(reader.wanted)
-                count = len(data)
-                if count:
-                    reader.receive_data(data)
-            else:
-                count = 0
-                try:
-                    count = await self._stream.receive_into(lent)
-                finally:
-                    reader.buffer_filled(count)
-            if not count:
-                reader.end_of_data()
+            if not await receive(self._stream, reader):
                 return
 
     def leave(self) -> None:

@@ -25,6 +25,7 @@ from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, LimitExceed
 from duckrow.node.events import INFO, WARNING, Note
 from duckrow.node.frames import FrameReader
 from duckrow.node.limits import HELLO_SECONDS_MAX, OUTPUT_BYTES_MAX
+from duckrow.node.receiving import receive
 
 from .handshake import Door, Handshake, Hello, Role, refusal
 from .messages import Message
@@ -272,20 +273,7 @@ class Links:
             if messages and not connection.closed:
                 mailbox.post(Heard(peer, messages), size)
                 await mailbox.wait_room()
-            lent = reader.lend_buffer()
-            if lent is None:
-                data = await stream.receive_some(reader.wanted)
-                count = len(data)
-                if count:
-                    reader.receive_data(data)
-            else:
-                count = 0
-                try:
-                    count = await stream.receive_into(lent)
-                finally:
-                    reader.buffer_filled(count)
-            if not count:
-                reader.end_of_data()
+            if not await receive(stream, reader):
                 return
 
     def _close(self, peer: int, connection: Connection) -> None:

@@ -29,6 +29,7 @@ from .events import WARNING, Note, unheard
 from .frames import Frame, FrameReader
 from .limits import PENDING_BYTES_MAX
 from .output import GONE, Output
+from .receiving import receive
 from .reserve import OK
 from .row import Bundle, Item, RowStatus
 from .segments import SegmentInfo
@@ -223,20 +224,7 @@ class BridgedRow:
                     self._on_welcome(wire.welcome_of(fields), output)
                 else:
                     self._on_frame(kind, fields, frame)
-            lent = reader.lend_buffer()
-            if lent is None:
-                data = await stream.receive_some(reader.wanted)
-                count = len(data)
-                if count:
-                    reader.receive_data(data)
-            else:
-                count = 0
-                try:
-                    count = await stream.receive_into(lent)
-                finally:
-                    reader.buffer_filled(count)
-            if not count:
-                reader.end_of_data()
+            if not await receive(stream, reader):
                 return
 
     def _on_welcome(self, welcome: Welcome, output: Output) -> None:

@@ -31,6 +31,7 @@ from .lanes import remembered
 from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, HELLO_SECONDS_MAX
 from .output import GONE, Output, Sink
 from .reads import Reads, known
+from .receiving import Source, receive
 from .requests import Ask, Hello, Verb
 from .reserve import HARD
 
@@ -59,11 +60,8 @@ GOODBYE_SECONDS: Final = 1.0
 NAME_LENGTH_MAX: Final = 64  # of what a client calls itself; the rest is left out
 
 
-class Stream(Sink, Protocol):
+class Stream(Sink, Source, Protocol):
     """What a session needs of a connection; those of the machine and of the simulation have it."""
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
-    async def receive_into(self, buffer: memoryview) -> int: ...
 
 
 class Session:
@@ -192,21 +190,7 @@ class Session:
             return bool(data)
         # A frame once begun has to go on: nobody holds our memory by waiting.
         with trio.move_on_at(frames.frame_deadline(reader.received, self._began_frame)):
-            lent = reader.lend_buffer()
-            count = 0
-            if lent is None:
-                data = await self._stream.receive_some(reader.wanted)
-                count = len(data)
-                if data:
-                    reader.receive_data(data)
-            else:
-                try:
-                    count = await self._stream.receive_into(lent)
-                finally:
-                    reader.buffer_filled(count)
-            if not count:
-                reader.end_of_data()
-            return bool(count)
+            return await receive(self._stream, reader)
         raise Refused(f"a frame has come too slowly: {reader.received:,} bytes of it")
 
     def _take_all(self) -> None:
