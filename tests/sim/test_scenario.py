@@ -8,10 +8,12 @@ then was something that thirty others had not.
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
-from sim.plan import KINDS, Plan, TopicPlan
+from duckrow.node.storeoptions import MEMORY
+from sim.plan import KINDS, Plan, TopicPlan, drawn
 from sim.scenario import run_seed
 
 from .test_determinism import fresh_process
@@ -25,6 +27,7 @@ FAILED_ONCE = {
     "damage_behind_a_sync_during_which_more_was_written": 317,
     "a_pull_behind_which_everything_has_grown_old": 30074,
     "a_sector_that_no_start_can_read": 60025,
+    "a_topic_of_two_partitions_that_goes_with_the_power": 70137,
     "a_commit_that_a_full_disk_refuses_when_it_is_sent_again": 60048,
 }
 
@@ -86,3 +89,13 @@ def test_each_kind_of_fault_alone_shows_no_anomaly(kind: str) -> None:
 
     assert outcome.ok, outcome
     assert outcome.counts["fault"] > 1
+
+
+def test_a_topic_that_may_go_with_the_power_has_one_partition() -> None:
+    """The client that had seen more of them would look for its entries where they are not."""
+    plans = [drawn(random.Random(seed)) for seed in range(200)]
+
+    assert any(topic.partitions > 1 for plan in plans for topic in plan.topics)
+    assert not any(
+        topic.partitions > 1 for plan in plans for topic in plan.topics if plan.level == MEMORY
+    )
