@@ -6,8 +6,7 @@
     synced ───►    └─ a round: everything that came, then all that follows from it
 
 Nothing is decided here.  A round waits for nothing but a new segment, so what a bundle costs in tasks
-and wake-ups is a part of a round's.  Syncs run beside it: what is written while one runs shares the
-next.
+and wake-ups is a part of a round's.  Syncs run beside it (syncing.py).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from duckrow.node.journal import Journal
 from duckrow.node.limits import MIB
 from duckrow.node.registerform import Register
 from duckrow.node.row import Bundle, Item, RowStatus
-from duckrow.node.storeoptions import WRITE, StoreOptions
+from duckrow.node.storeoptions import StoreOptions
 from duckrow.node.wakeup import Wakeup
 
 from . import effects as do
@@ -35,10 +34,11 @@ from .founding import Charter
 from .handshake import NONCE_BYTES, VERSION, Door, Hello
 from .links import Down, Event, Heard, Links, Neighbour, Up
 from .member import Member
-from .messages import Name, name_of
+from .messages import Name
 from .recovered import Recovered
 from .serving import Serving
-from .stages import MERGE_AT, STAGES_MAX, Stages
+from .staging import Staging
+from .syncing import Syncing
 from .timing import Timing
 
 DIGESTS_EVERY: Final = 1024  # positions
@@ -67,16 +67,14 @@ class Bridge:
         self.followers: dict[Follower, None] = {}
         self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
         self.on_round: Callable[[], None] = lambda: None  # its status may have changed
-        self.staged: dict[Name, Bundle] = {each[:3]: each for each in journal.recovered.staged}
+        self.staging = Staging(journal, self._insist)
         self._events: list[Event] = []
         self._unread = 0  # bytes in the mailbox
         self._room: trio.Event | None = None
         self._work = Wakeup()
         self._beat_due = False
-        self._settled: list[Name] = []
-        self._stages = Stages()
-        self._wanted = self._synced = self._told = 0  # tokens: asked for, durable, told
-        self._syncer, self._indexer = Wakeup(), Wakeup()
+        self._syncing = Syncing(self.store, self._work.wake)
+        self._told = 0  # token: the member knows that it is durable
         self.member = Member(
             recovered_of(journal),
             trio.current_time(),
@@ -117,11 +115,8 @@ class Bridge:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._serving.run)
             await nursery.start(self.links.run, self.options.port)
-            nursery.start_soon(self._sync_on)
-            nursery.start_soon(self._index_on)
+            nursery.start_soon(self._syncing.run)
             nursery.start_soon(self._beat_on)
-            if self.options.store.level == WRITE:
-                nursery.start_soon(self._sync_soon)
             task_status.started()
             await self._rounds()
 
@@ -154,7 +149,7 @@ class Bridge:
             NoQuorum: too much is pending; nothing of it was taken.
         """
         self.store.check()
-        if len(self.staged) > STAGES_MAX:
+        if self.staging.is_full:
             raise NoQuorum("too many commands are staged on this machine, and it has no quorum")
         if not self.member.submit(commands):
             raise NoQuorum("too many commands wait to be ordered, and this machine has no quorum")
@@ -165,7 +160,7 @@ class Bridge:
 
     def settle(self, names: Sequence[Name]) -> None:
         """Every command of these own bundles has its final result (N3)."""
-        self._settled += names
+        self.staging.settle(names)
         self._work.wake()
 
     def follow(self, after: int) -> Follower:
@@ -227,8 +222,8 @@ class Bridge:
                 case Down(peer):
                     self._serving.stop(peer)
                     member.link_down(peer, now)
-        if self._synced > self._told:
-            self._told = self._synced
+        if self._syncing.done > self._told:
+            self._told = self._syncing.done
             member.synced(self._told, now)
         if self._beat_due:
             self._beat_due = False
@@ -239,7 +234,6 @@ class Bridge:
     async def _perform(self, effects: Sequence[do.Effect]) -> None:
         journal, links = self.journal, self.links
         placed: list[Item] = []
-        staged = 0
         for effect in effects:
             match effect:
                 case do.Send(peer, message):
@@ -247,8 +241,7 @@ class Bridge:
                 case do.Journal(bundle):
                     await self._insist(journal.receive, bundle)
                     if bundle.origin == self.options.id:
-                        self.staged[bundle[:3]] = bundle
-                        staged += not bundle.view
+                        self.staging.journaled(bundle)
                 case do.Place(position, content):
                     item = await self._insist(journal.order, position, content)
                     placed.append(item)
@@ -261,23 +254,18 @@ class Bridge:
                 case do.Registered():
                     await self._insist(journal.register, Register(*effect))
                 case do.Settled(name):
-                    await self._settle([name])
+                    await self.staging.settle_now([name])
                 case do.Staged(bundle):
                     self.on_staged(bundle)
                 case do.Sync(token):
-                    self._wanted = token
-                    self._syncer.wake()
+                    self._syncing.want(token)
                 case do.Serve(peer, follow):
                     self._serving.serve(peer, follow)
                 case do.Hang(peer):
                     links.hang_up(peer)
                 case do.Alarm(text):
                     self._note(WARNING, "alarm text=%r", text)
-        if self._settled:
-            names, self._settled = self._settled, []
-            await self._settle(names)
-        if staged and len(self.staged) > MERGE_AT:
-            await self._merge_stages()
+        await self.staging.flush()
         links.flush()
         if placed:
             self._serving.placed()
@@ -290,21 +278,6 @@ class Bridge:
         """The node has it, and will not say so again: its stage is over."""
         if isinstance(item.content, Bundle) and item.content.origin == self.options.id:
             self.settle([item.content[:3]])
-
-    async def _settle(self, names: Sequence[Name]) -> None:
-        over = [whole for name in names if (whole := self._stages.settled(name)) is not None]
-        await self._insist(self.journal.settle, over)
-        for name in over:
-            self.staged.pop(name, None)
-
-    async def _merge_stages(self) -> None:
-        waiting = [bundle for name, bundle in self.staged.items() if not name[0]]
-        for bundle, over in self._stages.merge(waiting):
-            await self._insist(self.journal.receive, bundle)
-            await self._insist(self.journal.settle, over)
-            self.staged[name_of(bundle)] = bundle
-            for name in over:
-                del self.staged[name]
 
     async def _insist(self, write: Callable[..., object], *args: object) -> Item:
         """What the protocol has to write may use the reserve.
@@ -326,31 +299,6 @@ class Bridge:
             self._beat_due = True
             self._work.wake()
             await trio.sleep(self.options.timing.beat)
-
-    async def _sync_on(self) -> None:
-        while True:
-            await self._syncer.wait()
-            while self._synced < self._wanted:
-                token = self._wanted
-                await self.store.sync()
-                self._synced = token
-                self._work.wake()
-            if self.store.unindexed:
-                self._indexer.wake()
-
-    async def _sync_soon(self) -> None:
-        """Level write: nobody waits for it, but it comes."""
-        while True:
-            await trio.sleep(self.options.store.sync_seconds)
-            if self.store.dirty:
-                await self.store.sync()
-
-    async def _index_on(self) -> None:
-        store = self.store
-        while True:
-            await self._indexer.wait()
-            while store.unindexed and not await store.index_sealed():
-                await trio.sleep(self.options.store.reserve_seconds)
 
     # -- who this is ------------------------------------------------------------------------
 

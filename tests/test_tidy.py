@@ -49,6 +49,7 @@ SHELLS = {
     "bridge/links.py": {"trio"},
     "bridge/process.py": {"trio"},
     "bridge/serving.py": {"trio"},
+    "bridge/syncing.py": {"trio"},
     "node/env.py": {"trio"},  # the seams name trio's stream type
     "node/realio.py": {"trio", "os", "threading", "time", "mmap", "fcntl"},
 }
