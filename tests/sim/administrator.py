@@ -28,7 +28,9 @@ class Administrator:
         self.ready = trio.Event()
 
     async def run(self) -> None:
-        async with client(self._env, timeout=PATIENCE) as self._row:
+        async with client(
+            self._env, timeout=PATIENCE, nodes=self._seen.nodes_of(self._env.name)
+        ) as self._row:
             for topic in self._plan.topics:
                 await self._configure(topic, topic.policy, create=True)
             self.ready.set()
@@ -58,7 +60,9 @@ class Administrator:
 
     async def make_room(self) -> None:
         """All that was ever acknowledged goes."""
-        async with client(self._env, timeout=PATIENCE) as self._row:
+        async with client(
+            self._env, timeout=PATIENCE, nodes=self._seen.nodes_of(self._env.name)
+        ) as self._row:
             await self._prune_all()
 
     async def _prune_all(self) -> None:

@@ -27,7 +27,7 @@ from duckrow.node.errors import (
 from duckrow.node.trioclient import Client
 
 from .plan import TopicPlan
-from .service import NODE, client
+from .service import client
 from .workload import Observed, key_of
 
 PULL_WAIT = 1.0
@@ -42,7 +42,12 @@ class Consumer:
 
     async def run(self) -> None:
         rng = self._env.rng
-        async with client(self._env, timeout=ANSWER_SECONDS) as row, trio.open_nursery() as nursery:
+        async with (
+            client(
+                self._env, timeout=ANSWER_SECONDS, nodes=self._seen.nodes_of(self._env.name)
+            ) as row,
+            trio.open_nursery() as nursery,
+        ):
             for topic in self._plan.topics:
                 if rng.random() < 0.3:
                     nursery.start_soon(self._pull_all, row, topic)
@@ -104,7 +109,7 @@ class Consumer:
         follow = row.follow(topic.name, done, partition=partition)
         while True:
             pull = self._begin(topic, partition, done, 1 << 60)
-            pull.node = f"{NODE} for {self._env.name}"  # what it shows was fetched before
+            pull.node = f"{pull.node} for {self._env.name}"  # what it shows was fetched before
             try:
                 entry = await self._next(follow)
                 if entry.number <= done:
@@ -194,7 +199,7 @@ class Consumer:
             done,
             trio.current_time(),
             outcome=INFO,
-            node=NODE,
+            node=self._seen.node_of(self._env.name),
             limit=limit,
             wait=PULL_WAIT,
         )

@@ -38,7 +38,10 @@ class Producer:
         self._lasts: dict[Key, int] = {}  # numbers that it was told
 
     async def run(self) -> None:
-        async with client(self._env, timeout=5.0) as row, trio.open_nursery() as nursery:
+        async with (
+            client(self._env, timeout=5.0, nodes=self._seen.nodes_of(self._env.name)) as row,
+            trio.open_nursery() as nursery,
+        ):
             busy: dict[Key, trio.Semaphore] = {}
             while not self._seen.stop.is_set():
                 topic = self._env.rng.choice(self._plan.topics)

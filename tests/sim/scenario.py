@@ -14,22 +14,21 @@ import time
 import attrs
 import trio
 
-from checker import Content, check
+from checker import check
 from checker.history import Loss, Report
 from duckrow.node.alone import Options, open_node
 from duckrow.node.capture import CHUNK_BYTES
-from duckrow.node.entries import entries_of
 from duckrow.node.env import Env
-from duckrow.node.errors import Corrupt, Damaged, DiskFailed, DuckrowError, Full
+from duckrow.node.errors import Corrupt, DiskFailed, Full
 from duckrow.node.events import ERROR
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
-from duckrow.node.reading import Pull
 from duckrow.node.storeoptions import StoreOptions
 
 from .administrator import Administrator
 from .clock import SimDeadlock
 from .consumers import Consumer
+from .contents import contents, forgive_age
 from .faults import Fate
 from .pages import BLOCK
 from .plan import Plan, drawn
@@ -47,7 +46,6 @@ ROOM_SECONDS = 60.0
 SILENCE_SECONDS = 3.0
 END_SECONDS = 30.0
 UNREAD_STARTS = 4  # in a row that failed: then somebody reads the page about damage
-LATE_US = 1_500_000  # an entry that is so much too old should have gone
 
 
 @attrs.define
@@ -242,7 +240,7 @@ class _Run:
         self.boot()
         await trio.sleep(2.0)
         await self._take_content("after it")
-        self._forgive_age()
+        forgive_age(self.seen.history, "before the restart", "after it")
         if self.seen.refused:
             history.finals.clear()
 
@@ -329,62 +327,7 @@ class _Run:
                 return
             self.seen.problems.append(f"down: there is no node {when}")
             return
-        content: dict[tuple[str, int], Content] = {}
-        for topic in node.state.topics.rows.values():
-            for partition in range(topic.policy.partitions):
-                content[topic.name, partition] = await self._read(node, topic.name, partition)
-        self.seen.history.finals[when] = content
-
-    def _forgive_age(self) -> None:
-        """Entries go on growing old between the two looks, and make room for batches that wait."""
-        finals = self.seen.history.finals
-        aging = {one.topic for one in self.seen.history.configured if one.policy.max_age}
-        for key, after in finals.get("after it", {}).items():
-            before = finals.get("before the restart", {}).get(key)
-            if before is not None and key[0] in aging and before.first < after.first:
-                gone = min(after.first - before.first, len(before.values))
-                before.first += gone
-                before.values = before.values[gone:]
-                before.numbers = (before.numbers or [])[gone:]
-            waits = any(
-                one.policy.when_full in ("block", "slot") for one in self.seen.history.configured
-            )
-            if before is not None and key[0] in aging and waits and after.last > before.last:
-                more = after.last - max(before.last, after.first - 1)
-                before.first = min(before.first, after.first) if before.values else after.first
-                before.values = [*before.values, *after.values[-more:]]
-                before.numbers = [*(before.numbers or []), *(after.numbers or [])[-more:]]
-
-    async def _read(self, node: Keeper, topic: str, partition: int) -> Content:
-        numbers: list[int] = []
-        values: list[str | None] = []
-        topic_now = node.state.topic(topic)
-        assert topic_now is not None
-        first = node.state.partition(topic_now.id, partition).first
-        done = first - 1
-        while True:
-            try:
-                found = await node.reader.pull(Pull(topic, done, partition=partition, limit=1000))
-            except Damaged as damage:
-                self.seen.tell((topic, partition), damage.first, damage.last)
-                numbers += range(damage.first, damage.last + 1)
-                values += [None] * (damage.last - damage.first + 1)
-                done = damage.last
-                continue
-            except (DuckrowError, OSError) as error:
-                self.seen.problems.append(f"unreadable: {topic}/{partition} after {done}: {error}")
-                break
-            for batch in entries_of(topic, found).batches:
-                age = node.wall_us() - batch.time - LATE_US
-                if 0 < topic_now.policy.max_age < age and not self.seen.ended:
-                    self.seen.problems.append(f"too-old: {topic}/{partition} {batch.first}")
-                for entry in batch.entries():
-                    numbers.append(entry.number)
-                    values.append(entry.value.decode().strip())
-            if not found.batches:
-                break
-            done = numbers[-1]
-        return Content(first, values, numbers)
+        self.seen.history.finals[when] = await contents(node, self.seen)
 
 
 def _text(error: BaseException) -> str:

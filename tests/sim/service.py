@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import trio
 
 from duckrow.node.addresses import PORT, Tcp
@@ -28,5 +30,6 @@ async def serve(env: Env, node: Keeper, note: Note, stopping: trio.Event) -> Non
         nursery.cancel_scope.cancel()
 
 
-def client(env: Env, *, timeout: float) -> Client:
-    return Client([Tcp(NODE, PORT)], name=env.name, timeout=timeout, env=env)
+def client(env: Env, *, timeout: float, nodes: Sequence[str] = (NODE,)) -> Client:
+    """Of several nodes it takes the next one when one is lost."""
+    return Client([Tcp(node, PORT) for node in nodes], name=env.name, timeout=timeout, env=env)

@@ -39,7 +39,9 @@ class Stager:
         self._batch = self._count = 0
 
     async def run(self) -> None:
-        async with client(self._env, timeout=PATIENCE) as self._row:
+        async with client(
+            self._env, timeout=PATIENCE, nodes=self._seen.nodes_of(self._env.name)
+        ) as self._row:
             while not self._seen.stop.is_set():
                 await self._job()
                 gap = max(5 * self._plan.gap, 0.05 if self._seen.calm_since is None else 0.5)

@@ -4,6 +4,7 @@ node, and whether it is time to come to an end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import trio
@@ -12,6 +13,7 @@ from checker import History
 from checker.history import Key
 
 from .plan import Plan
+from .service import NODE
 from .world import Program
 
 
@@ -34,8 +36,22 @@ class Observed:
         self.snapshot_gone = False
         self.covered: set[str] = set()  # sealed segment files of which a snapshot knows everything
         self.programs: dict[str, Program] = {}  # of clients, by host; they may be started again
+        self.nodes: dict[str, Sequence[str]] = {}  # by client, where it is not the one node
+        self._anonymous = 0
         self.stop = trio.Event()
         self.calm_since: float | None = None
+
+    def nodes_of(self, name: str) -> Sequence[str]:
+        """The nodes that this client knows; of a node alone everybody knows the one."""
+        return self.nodes.get(name, (NODE,))
+
+    def node_of(self, name: str) -> str:
+        """What may be said of the node that answers this client: with another name, nothing may."""
+        nodes = self.nodes_of(name)
+        if len(nodes) == 1:
+            return nodes[0]
+        self._anonymous += 1
+        return f"one of {len(nodes)}, answer {self._anonymous}"
 
     def problem(self, kind: str, text: str) -> None:
         self.problems.append(f"{kind}: {text}")

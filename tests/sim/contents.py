@@ -1,0 +1,71 @@
+"""What a node holds in the end: all entries of all partitions, as a reader of it gets them."""
+
+from __future__ import annotations
+
+from checker import Content, History
+from duckrow.node.entries import entries_of
+from duckrow.node.errors import Damaged, DuckrowError
+from duckrow.node.keeper import Keeper
+from duckrow.node.reading import Pull
+
+from .workload import Observed
+
+LATE_US = 1_500_000  # an entry that is so much too old should have gone
+
+
+async def contents(node: Keeper, seen: Observed) -> dict[tuple[str, int], Content]:
+    content: dict[tuple[str, int], Content] = {}
+    for topic in node.state.topics.rows.values():
+        for partition in range(topic.policy.partitions):
+            content[topic.name, partition] = await _read(node, seen, topic.name, partition)
+    return content
+
+
+def forgive_age(history: History, earlier: str, later: str) -> None:
+    """Entries go on growing old between the two looks, and make room for batches that wait."""
+    aging = {one.topic for one in history.configured if one.policy.max_age}
+    for key, after in history.finals.get(later, {}).items():
+        before = history.finals.get(earlier, {}).get(key)
+        if before is not None and key[0] in aging and before.first < after.first:
+            gone = min(after.first - before.first, len(before.values))
+            before.first += gone
+            before.values = before.values[gone:]
+            before.numbers = (before.numbers or [])[gone:]
+        waits = any(one.policy.when_full in ("block", "slot") for one in history.configured)
+        if before is not None and key[0] in aging and waits and after.last > before.last:
+            more = after.last - max(before.last, after.first - 1)
+            before.first = min(before.first, after.first) if before.values else after.first
+            before.values = [*before.values, *after.values[-more:]]
+            before.numbers = [*(before.numbers or []), *(after.numbers or [])[-more:]]
+
+
+async def _read(node: Keeper, seen: Observed, topic: str, partition: int) -> Content:
+    numbers: list[int] = []
+    values: list[str | None] = []
+    topic_now = node.state.topic(topic)
+    assert topic_now is not None
+    first = node.state.partition(topic_now.id, partition).first
+    done = first - 1
+    while True:
+        try:
+            found = await node.reader.pull(Pull(topic, done, partition=partition, limit=1000))
+        except Damaged as damage:
+            seen.tell((topic, partition), damage.first, damage.last)
+            numbers += range(damage.first, damage.last + 1)
+            values += [None] * (damage.last - damage.first + 1)
+            done = damage.last
+            continue
+        except (DuckrowError, OSError) as error:
+            seen.problems.append(f"unreadable: {topic}/{partition} after {done}: {error}")
+            break
+        for batch in entries_of(topic, found).batches:
+            age = node.wall_us() - batch.time - LATE_US
+            if 0 < topic_now.policy.max_age < age and not seen.ended:
+                seen.problems.append(f"too-old: {topic}/{partition} {batch.first}")
+            for entry in batch.entries():
+                numbers.append(entry.number)
+                values.append(entry.value.decode().strip())
+        if not found.batches:
+            break
+        done = numbers[-1]
+    return Content(first, values, numbers)
