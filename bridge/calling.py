@@ -9,12 +9,14 @@ and later, and by somebody else if need be.
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import NamedTuple
 
 import attrs
 
+from .changing import applied
 from .electorate import incarnation_of, voter_of
-from .messages import Join, Leave
+from .messages import Change, Join, Leave
 from .ordering import CLOCK_MAX, Ordering
 from .standing import Standing
 from .suspicion import Suspicion
@@ -37,7 +39,7 @@ class Calling:
     failed: int = attrs.field(default=0, init=False)  # ballots, since the last view
     promised_at: float = attrs.field(default=0.0, init=False)
     _joins: dict[int, Heard] = attrs.field(factory=dict, init=False)
-    _retired: tuple[int, float] | None = attrs.field(default=None, init=False)  # id, since when
+    _change: tuple[Change, float] | None = attrs.field(default=None, init=False)  # since when
     _due: float | None = attrs.field(default=None, init=False)  # when to call
     _register: int = attrs.field(default=0, init=False)  # that `failed` speaks of
 
@@ -58,19 +60,21 @@ class Calling:
         self._joins.pop(source, None)
         self.suspicion.is_gone(source, leave.incarnation)
 
-    def retire(self, id_: int) -> None:
-        self._retired = id_, self.standing.now
+    def hear_change(self, change: Change) -> None:
+        self._change = change, self.standing.now
 
     def joins(self) -> dict[int, Join]:
         """Those who ask to get in, now."""
         since = self.standing.now - 2 * self.standing.timing.join
         return {id_: heard.join for id_, heard in self._joins.items() if heard.at > since}
 
-    def retired(self) -> int | None:
-        if self._retired is None or not voter_of(self.standing.newest, self._retired[0]):
+    def change(self) -> Change | None:
+        """What an operator wants of the next view; of a later one it has to be wanted again."""
+        if self._change is None:
             return None
-        id_, since = self._retired
-        return id_ if self.standing.now - since < self.standing.timing.retire else None
+        change, since = self._change
+        late = self.standing.now - since >= self.standing.timing.change
+        return None if late or change.view != self.standing.newest.id else change
 
     def seem_alive(self) -> set[int]:
         """Whom a proposer waits for a little longer than for a majority (V3)."""
@@ -121,7 +125,7 @@ class Calling:
         if standing.active:
             alive = [member.id for member in view.members if member.id not in suspects]
             rank = sorted(alive).index(standing.id) if standing.id in alive else 0
-            changes = self._wants_in() or self.retired() is not None
+            changes = self._wants_in() or self._wants_change(suspects)
             exhausted = self.ordering.clock >= CLOCK_MAX
             return rank if suspects or exhausted or (rank == 0 and changes) else None
         rank = 1 + sorted(voter[0] for voter in view.voters).index(standing.id)
@@ -135,16 +139,25 @@ class Calling:
         view, position = self.standing.newest, self.standing.position
         for id_, join in self.joins().items():
             behind = join.position < position - self.standing.timing.lag_items
-            if join.view != view.id or self.suspicion.holds_off(id_, self.standing.now):
-                continue
             voter = voter_of(view, id_)
-            if voter is None:
-                wanted = join.wish > 0 and not behind
-            elif not voter.data:
+            if voter is None or join.view != view.id:
+                continue
+            if self.suspicion.holds_off(id_, self.standing.now):
+                continue
+            if not voter.data:
                 wanted = voter.uuid != join.uuid
             else:
-                other = join.wish not in (0, voter.weight)
-                wanted = not behind and (other or incarnation_of(view, id_) != join.incarnation)
+                wanted = not behind and incarnation_of(view, id_) != join.incarnation
             if wanted:
                 return True
         return False
+
+    def _wants_change(self, suspects: Collection[int]) -> bool:
+        """An operator wants something that can be had now."""
+        change, view = self.change(), self.standing.newest
+        if change is None:
+            return False
+        behind = self.standing.position - self.standing.timing.lag_items
+        cont = {member.id for member in view.members} - set(suspects)
+        wanted, _ = applied(view, change, self.joins(), cont, behind)
+        return wanted is not view

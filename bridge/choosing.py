@@ -21,8 +21,9 @@ import attrs
 
 from duckrow.node.row import Member, View
 
-from .electorate import Voter
-from .messages import Join, Report
+from .changing import applied
+from .electorate import Voter, voter_of
+from .messages import Change, Join, Report
 
 
 def choose(
@@ -31,18 +32,19 @@ def choose(
     joins: Mapping[int, Join],
     *,
     lag_items: int,
-    retired: int | None = None,
+    change: Change | None = None,
     leaving: AbstractSet[tuple[int, int]] = frozenset(),  # (id, incarnation)
 ) -> View | None:
     """The view after `view` (V4, V5).  `joins` are recent ones only.
 
-    What would leave no majority is not granted: nobody gets another vote, goes or leaves then (N8).
+    What would leave no majority is not granted: then nobody gets another vote, and after that nobody
+    leaves (N8).
     """
-    found = _choose(view, reports, joins, lag_items, retired, leaving)
-    if found is None:
-        modest = {id_: join._replace(wish=0) for id_, join in joins.items()}
-        found = _choose(view, reports, modest, lag_items, None, frozenset())
-    return found
+    for granted, gone in ((change, leaving), (None, leaving), (None, frozenset())):
+        found = _choose(view, reports, joins, lag_items, granted, gone)
+        if found is not None:
+            return found
+    return None
 
 
 def _choose(
@@ -50,52 +52,44 @@ def _choose(
     reports: Mapping[int, Report],
     joins: Mapping[int, Join],
     lag_items: int,
-    retired: int | None,
+    change: Change | None,
     leaving: AbstractSet[tuple[int, int]],
 ) -> View | None:
     exact = {id_ for id_, report in reports.items() if report.exact}
     gone = {id_ for id_, report in reports.items() if (id_, report.incarnation) in leaving}
-    if retired is not None and exact - gone - {retired}:
-        gone.add(retired)  # somebody has to carry the view over (R1)
-    else:
-        retired = None
     cont = exact - gone or exact
     if not cont:
         return None
-    top = max(reports[id_].position for id_ in cont)
-    voters = {voter[0]: Voter(*voter) for voter in view.voters}
+    behind = max(reports[id_].position for id_ in cont) - lag_items
+    wanted, goes = applied(view, change, joins, cont, behind)
+    cont -= goes  # somebody has to carry the view over (R1)
+    gone |= goes
+    voters = {voter[0]: Voter(*voter) for voter in wanted.voters}
     members = {id_: reports[id_].incarnation for id_ in cont}
-    if retired is not None:
-        voters.pop(retired, None)
     for id_, report in reports.items():
-        if id_ not in gone and voters[id_].data and report.position >= top - lag_items:
+        if id_ not in gone and voters[id_].data and report.position >= behind:
             members.setdefault(id_, report.incarnation)
-    one_change = retired is not None
     for id_, join in sorted(joins.items()):
-        if id_ in gone or join.view != view.id:
-            continue
         voter = voters.get(id_)
-        caught_up = join.position >= top - lag_items
-        if voter is None:
-            if join.wish and caught_up and not one_change:  # R1, R2
-                voters[id_] = Voter(id_, join.wish, join.uuid, True)
-                members[id_] = join.incarnation
-                one_change = True
-        elif voter.uuid != join.uuid:  # U3; a witness has nothing to catch up
+        if voter is None or id_ in gone or join.view != view.id:
+            continue
+        caught_up = join.position >= behind
+        if voter.uuid != join.uuid:  # U3; a witness has nothing to catch up
             if not voter.data or caught_up:
                 voters[id_] = voter._replace(uuid=join.uuid)
                 if voter.data:
                     members[id_] = join.incarnation
-        elif join.wish and join.wish != voter.weight and not one_change:
-            voters[id_] = voter._replace(weight=join.wish)
-            one_change = True
+        elif voter.data and voter_of(view, id_) is None:
+            members[id_] = join.incarnation  # a new voter (R1)
     copies = sum(voters[id_].weight for id_ in members)
     votes = sum(v.weight for v in voters.values() if v.id in reports and not v.data)
     if 2 * (copies + votes) <= sum(voter.weight for voter in voters.values()):
         return None  # V5
+    if wanted is not view and len(members) < wanted.min_copies:
+        return None  # nobody would act in it (V10)
     journals = [reports[id_].journaled or {} for id_ in cont]
     return attrs.evolve(
-        view,
+        wanted,
         id=view.id + 1,
         members=tuple(Member(i, members[i], voters[i].weight) for i in sorted(members)),
         voters=tuple(voters[id_] for id_ in sorted(voters)),

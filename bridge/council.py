@@ -200,14 +200,20 @@ class Council:
             {source: promise.report for source, promise in proposal.promises.items()},
             self.calling.joins(),
             lag_items=timing.lag_items,
-            retired=self.calling.retired(),
-            leaving=self.suspicion.gone(),
+            change=self.calling.change(),
+            leaving=self.suspicion.gone() | self._held_off(proposal),
         )
         if value is not None:
             proposal.value = value
             self.neighbours.flood(Accept(proposal.register, proposal.ballot, value, proposal.view))
         elif proposal.all_answered() or now >= proposal.began + last:
             self._fail()  # an exact member that is heard a moment later would have saved it
+
+    def _held_off(self, proposal: Proposal) -> set[tuple[int, int]]:
+        """Those that stalled are not taken in again before their time (S6), nor kept (S2)."""
+        incarnations = {id_: each.report.incarnation for id_, each in proposal.promises.items()}
+        slow = self.suspicion.held_off(proposal.view, self.standing.now)
+        return {(id_, incarnations[id_]) for id_ in slow & incarnations.keys()}
 
     def hear_accepted(self, source: int, message: Accepted) -> None:
         proposal = self._current()

@@ -34,7 +34,8 @@ def is_exact(
     before = starts.get(named)
     if before is None:
         return False  # the start itself was lost
-    if before.level == FSYNC or before.clean:
+    levels = {before.level, view.durability}  # acks waited for what the view says (N8)
+    if levels == {FSYNC} or before.clean:
         return True  # (b) it acked nothing that was not durable, (d) or made all durable at its end
     same_boot = before.boot_id == starts[incarnation].boot_id
-    return before.level == WRITE and same_boot  # (c) the kernel still has what it wrote
+    return levels <= {FSYNC, WRITE} and same_boot  # (c) the kernel still has what it wrote

@@ -35,6 +35,7 @@ from .messages import (
     Acks,
     Ask,
     Base,
+    Change,
     Control,
     Decided,
     Fetch,
@@ -49,7 +50,6 @@ from .messages import (
     Prepare,
     Promise,
     Refusal,
-    Retire,
     Tail,
 )
 from .neighbours import Neighbours
@@ -74,11 +74,9 @@ class Member:
         now: float,
         chance: random.Random,  # spreads the calls for a new view; nothing else
         timing: Timing = TIMING,
-        wish: int = 0,  # to be a voter of this weight
         charter: Charter | None = None,  # of a cluster that may have to be founded
     ) -> None:
         self.standing = standing = Standing.start(recovered, timing, now)
-        self.wish = wish
         self._charter = charter
         self._joined_at = -timing.join
         self.outbox = Outbox()
@@ -174,10 +172,10 @@ class Member:
     def withdraw(self, command: Command) -> bool:
         return self.pending.withdraw(command)
 
-    def retire(self, id_: int, now: float) -> None:
-        """An operator takes a voter out (R1)."""
+    def change(self, change: Change, now: float) -> None:
+        """An operator wants something of the next view (R1, N8)."""
         self.standing.now = now
-        self.neighbours.flood(Retire(id_))
+        self.neighbours.flood(change)
 
     def leave(self, now: float) -> None:
         """This process is about to end; the others need not wait to find out (S3)."""
@@ -221,8 +219,10 @@ class Member:
                 self.calling.hear_join(source, payload)
                 self._found()
                 council.call()  # from the message, not from the next beat
-            case Retire():
-                self.calling.retire(payload.id)
+            case Change():
+                self.calling.hear_change(payload)
+                self._join()  # who shall get a vote says which disk it has
+                council.call()
             case Leave():
                 self.calling.hear_leave(source, payload)
                 council.call()
@@ -255,16 +255,14 @@ class Member:
                 self.neighbours.flood(Decided(view))
 
     def _join(self) -> None:
-        """Says that this process runs and is no active member, or wants another weight (S3, R1, U3)."""
+        """Says that this process runs and is no active member (S3, R1, U3)."""
         standing = self.standing
         voter = voter_of(standing.newest, standing.id)
         stranger = voter is not None and voter.uuid != standing.uuid
         founds = standing.newest is NOTHING and self._charter is not None
-        if standing.active:
-            wants = voter is not None and self.wish not in (0, voter.weight)
-        else:
-            wants = standing.holds_data or self.wish > 0 or stranger or founds
-        if not wants:
+        change = self.calling.change()
+        called = change is not None and change.id == standing.id and voter is None
+        if standing.active or not (standing.holds_data or stranger or founds or called):
             return
         self._joined_at = standing.now
         self.neighbours.flood(
@@ -273,7 +271,6 @@ class Member:
                 standing.uuid,
                 standing.newest.id,
                 standing.position,
-                self.wish,
             )
         )
 

@@ -43,6 +43,7 @@ class Link(NamedTuple):
         int, int
     ]  # by origin, what this end has of the streams it wants from the other (F2)
     follow: tuple[int, int] | None  # (generation, position): items after it are wanted (C1)
+    cluster: bytes = b""  # that of the view; empty: none is known
 
 
 class Acks(NamedTuple):
@@ -129,19 +130,27 @@ class Tail(NamedTuple):
 
 
 class Join(NamedTuple):
-    """I run, and am no active member, or not with the weight that I should have."""
+    """I run, and am no active member."""
 
     incarnation: int
     uuid: bytes
     view: int
     position: int
-    wish: int  # to be a voter of this weight; 0: no wish
 
 
-class Retire(NamedTuple):
-    """An operator takes this voter out for good (R1)."""
+class Change(NamedTuple):
+    """What an operator wants of the view after this one: one voter, or a setting (R1, R2, N8).
 
-    id: int
+    Good for that one view only: a wish that comes late must not undo what was wished later.
+    """
+
+    view: int
+    id: int = 0  # of the voter; 0: none changes
+    weight: int = 0  # that it shall have; 0: it goes
+    data: bool = True  # False: it comes as a witness
+    instead_of: int = 0  # it comes in the place of this one; 0: of nobody
+    min_copies: int = 0  # 0: as it is
+    durability: str = ""  # empty: as it is
 
 
 class Leave(NamedTuple):
@@ -151,7 +160,7 @@ class Leave(NamedTuple):
 
 
 Payload = (
-    Prepare | Promise | Accept | Accepted | Refusal | Decided | Fetch | Tail | Join | Retire | Leave
+    Prepare | Promise | Accept | Accepted | Refusal | Decided | Fetch | Tail | Join | Change | Leave
 )
 
 

@@ -101,6 +101,13 @@ class Neighbours:
 
     def hear_link(self, peer: int, link: Link, streams: Streams) -> None:
         neighbour = self._of[peer]
+        known = self.standing.newest.cluster
+        if link.cluster and known and link.cluster != known:
+            # Founded twice, or forced elsewhere: nothing of the one may count in the other (G1, N7).
+            self.hang_up(
+                peer, f"node {peer} is in cluster {link.cluster.hex()}, this is {known.hex()}"
+            )
+            return
         first = neighbour.link is None
         neighbour.link = link
         self.reroute()
@@ -143,6 +150,7 @@ class Neighbours:
                 self.routes.paths,
                 wants,
                 follow,
+                standing.newest.cluster,
             )
             self.send(peer, link)
 

@@ -54,7 +54,6 @@ class BridgeOptions:
     secret: bytes = b""
     store: StoreOptions = attrs.field(factory=StoreOptions)
     timing: Timing = attrs.field(factory=Timing)
-    wish: int = 0  # to be a voter of this weight
     charter: Charter | None = None  # of a cluster that may have to be founded
 
 
@@ -80,7 +79,6 @@ class Bridge:
             trio.current_time(),
             env.rng,
             options.timing,
-            options.wish,
             options.charter,
         )
         door = Door(

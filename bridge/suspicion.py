@@ -112,3 +112,8 @@ class Suspicion:
     def holds_off(self, id_: int, now: float) -> bool:
         held = self._held_off.get(id_)
         return held is not None and now < held.until
+
+    def held_off(self, view: View, now: float) -> set[int]:
+        """Whom the view after this one is better off without (S2, S6)."""
+        late = {voter[0] for voter in view.voters if self.holds_off(voter[0], now)}
+        return late | self._stalling(now)

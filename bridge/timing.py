@@ -26,7 +26,7 @@ class Timing:
     jitter: float = 0.06  # on top of it
     join: float = 0.25  # between two Joins of a node that is not active
     churn: float = 10.0  # views younger than this make the grace longer (V3)
-    retire: float = 1.0  # how long the wish of an operator is pursued
+    change: float = 1.0  # how long the wish of an operator is pursued
     readmit_min: float = 1.0  # until one that stalled is let in again, doubling (S6)
     readmit_max: float = 300.0
     conduct: float = 3600.0  # in which it has to behave for that to be forgotten

@@ -40,6 +40,8 @@ class Views:
         standing = self.standing
         if view.id <= standing.newest.id:
             return
+        if standing.newest.id and view.cluster != standing.newest.cluster:
+            return  # rows of different clusters never merge (N7)
         before = {member.id for member in standing.newest.members}
         self.suspicion.ejected(before - {member.id for member in view.members}, standing.now)
         self.ordering.new_view(view)

@@ -111,11 +111,13 @@ def _encode_link(link: Link) -> Written:
     follow = None if link.follow is None else list(link.follow)
     digest_position, digest = link.digest
     told = [link.view, link.position, digest_position, digest, link.floor, link.disk]
-    return Written([_LINK, *told, paths, pairs(link.wants), follow])
+    return Written([_LINK, *told, paths, pairs(link.wants), follow, link.cluster])
 
 
 def _decode_link(fields: list[Any], _: Buffer) -> Link:
-    view, position, digest_position, digest, floor, disk, paths, wants, follow = fields[:9]
+    view, position, digest_position, digest, floor, disk, paths, wants, follow, cluster = fields[
+        :10
+    ]
     check_numbers(view, position, digest_position, floor)
     if type(disk) is not str:
         raise TypeError(disk)
@@ -134,6 +136,7 @@ def _decode_link(fields: list[Any], _: Buffer) -> Link:
         {node: tuple(path) for node, *path in paths},
         of_pairs(wants),
         follow,
+        as_bytes(cluster),
     )
 
 
@@ -215,7 +218,7 @@ _ENCODE: Final[dict[type, Callable[[Any], Written]]] = {
 }
 # The least number of fields behind the kind, and who reads them.
 _DECODE: Final[dict[int, tuple[int, Callable[[list[Any], Buffer], Message]]]] = {
-    Kind.LINK: (9, _decode_link),
+    Kind.LINK: (10, _decode_link),
     Kind.BUNDLE: (BUNDLE_FIELDS, _decode_whole_bundle),
     Kind.ACKS: (4, _decode_acks),
     Kind.BASE: (3, _decode_base),

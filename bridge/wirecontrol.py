@@ -20,11 +20,13 @@ from duckrow.node.rowwire import (
     of_pairs,
     pairs,
 )
+from duckrow.node.storeoptions import LEVELS
 
 from .messages import (
     Accept,
     Accepted,
     Ballot,
+    Change,
     Decided,
     Fetch,
     Join,
@@ -34,7 +36,6 @@ from .messages import (
     Promise,
     Refusal,
     Report,
-    Retire,
     Tail,
 )
 
@@ -51,7 +52,7 @@ class PayloadKind(enum.IntEnum):
     FETCH = 7
     TAIL = 8
     JOIN = 9
-    RETIRE = 10
+    CHANGE = 10
     LEAVE = 11
 
 
@@ -164,9 +165,17 @@ def _decode_fetch(fields: list[Any], _: Buffer) -> Fetch:
 
 
 def _decode_join(fields: list[Any], _: Buffer) -> Join:
-    incarnation, uuid, view, position, wish = fields[:5]
-    check_numbers(incarnation, view, position, wish)
-    return Join(incarnation, as_bytes(uuid), view, position, wish)
+    incarnation, uuid, view, position = fields[:4]
+    check_numbers(incarnation, view, position)
+    return Join(incarnation, as_bytes(uuid), view, position)
+
+
+def _decode_change(fields: list[Any], _: Buffer) -> Change:
+    view, id_, weight, data, instead_of, min_copies, durability = fields[:7]
+    check_numbers(view, id_, weight, instead_of, min_copies)
+    if type(data) is not bool or durability not in ("", *LEVELS):
+        raise TypeError(fields)
+    return Change(view, id_, weight, data, instead_of, min_copies, durability)
 
 
 def _number(fields: list[Any]) -> int:
@@ -190,7 +199,7 @@ _ENCODE: Final[dict[type, tuple[PayloadKind, Callable[[Any], Written]]]] = {
     Fetch: (PayloadKind.FETCH, lambda f: Written([f.view, pairs(f.after)])),
     Tail: (PayloadKind.TAIL, _encode_tail),
     Join: (PayloadKind.JOIN, lambda j: Written(list(j))),
-    Retire: (PayloadKind.RETIRE, lambda r: Written([r.id])),
+    Change: (PayloadKind.CHANGE, lambda c: Written(list(c))),
     Leave: (PayloadKind.LEAVE, lambda x: Written([x.incarnation])),
 }
 _DECODE: Final[dict[int, Callable[[list[Any], Buffer], Payload]]] = {
@@ -203,6 +212,6 @@ _DECODE: Final[dict[int, Callable[[list[Any], Buffer], Payload]]] = {
     PayloadKind.FETCH: _decode_fetch,
     PayloadKind.TAIL: _decode_tail,
     PayloadKind.JOIN: _decode_join,
-    PayloadKind.RETIRE: lambda fields, _: Retire(_number(fields)),
+    PayloadKind.CHANGE: _decode_change,
     PayloadKind.LEAVE: lambda fields, _: Leave(_number(fields)),
 }

@@ -14,6 +14,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import combinations
+from typing import Any
 
 from core.bridgekit import disk as uuid_of
 from core.bridgekit import run
@@ -33,7 +34,7 @@ from duckrow.bridge.effects import (
 )
 from duckrow.bridge.founding import Charter
 from duckrow.bridge.member import Member
-from duckrow.bridge.messages import Acks, Control, Follow, Message, Payload
+from duckrow.bridge.messages import Acks, Change, Control, Follow, Message, Payload
 from duckrow.bridge.timing import Timing
 from duckrow.node.commands import Command
 from duckrow.node.forms import Start
@@ -99,7 +100,7 @@ class Cluster:
         self._syncs[id_] = []
         charter = self._charter if any(id_ == f[0] for f in self._charter.founders) else None
         recovered = disk.recovered(id_, run(id_, number))
-        member = Member(recovered, self.now, random.Random(id_), TIMING, 0, charter)
+        member = Member(recovered, self.now, random.Random(id_), TIMING, charter)
         self.members[id_] = member
         self._end(id_)
         for edge in self.edges:
@@ -150,6 +151,13 @@ class Cluster:
         self._controls += 1
         peer = next(b for a, b in self._ways if a == id_)
         self.receive(id_, peer, Control(source, 99, self._controls, id_, payload))
+
+    def change(self, at: int, id_: int = 0, weight: int = 0, **more: Any) -> None:
+        """An operator at one node wants something of the next view."""
+        member = self.members[at]
+        member.change(Change(self.view(at).id, id_, weight, **more), self.now)
+        self._end(at)
+        self.settle()
 
     def call(self, id_: int) -> None:
         """This node calls for a new view, without a reason."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.bridgekit import disk, run, view
 from duckrow.bridge.choosing import choose
 from duckrow.bridge.electorate import incarnation_of, is_majority, voter_of, votes
-from duckrow.bridge.messages import Join, Report
+from duckrow.bridge.messages import Change, Join, Report
 from duckrow.node.row import View
 
 LAG = 10
@@ -23,8 +23,8 @@ def inexact(id_: int, start: int = 1, position: int = 5) -> Report:
     return Report(False, None, run(id_, start), position)
 
 
-def join(id_: int, *, generation: int = 0, of: int = 1, position: int = 5, wish: int = 0) -> Join:
-    return Join(run(id_, 1), disk(id_, generation), of, position, wish)
+def join(id_: int, *, generation: int = 0, of: int = 1, position: int = 5) -> Join:
+    return Join(run(id_, 1), disk(id_, generation), of, position)
 
 
 def chosen(
@@ -32,12 +32,10 @@ def chosen(
     joins: dict[int, Join] | None = None,
     *,
     of: View | None = None,
-    retired: int | None = None,
+    change: Change | None = None,
     leaving: frozenset[tuple[int, int]] = frozenset(),
 ) -> View | None:
-    return choose(
-        of or view(), reports, joins or {}, lag_items=LAG, retired=retired, leaving=leaving
-    )
+    return choose(of or view(), reports, joins or {}, lag_items=LAG, change=change, leaving=leaving)
 
 
 def ids(found: View | None) -> tuple[int, ...]:
@@ -143,33 +141,100 @@ def test_a_wiped_witness_is_admitted_although_it_has_no_row() -> None:
     assert ids(found) == (1, 2)
 
 
-def test_one_voter_is_added_at_a_time() -> None:
-    joins = {4: join(4, wish=1), 5: join(5, wish=2)}
-    found = chosen({1: exact(1), 2: exact(2), 3: exact(3)}, joins)
+def test_a_new_voter_is_one_that_an_operator_wants() -> None:
+    joins = {4: join(4), 5: join(5)}
+    found = chosen({1: exact(1), 2: exact(2), 3: exact(3)}, joins, change=Change(1, 5, 2))
 
     assert found is not None
-    assert ids(found) == (1, 2, 3, 4)
-    assert voter_of(found, 5) is None
+    assert ids(found) == (1, 2, 3, 5)
+    assert voter_of(found, 4) is None
+    assert voter_of(found, 5) == (5, 2, disk(5), True)
 
 
-def test_who_has_no_wish_stays_an_observer() -> None:
+def test_who_is_not_wanted_stays_an_observer() -> None:
     assert ids(chosen({1: exact(1), 2: exact(2)}, {4: join(4)})) == (1, 2)
 
 
-def test_a_weight_is_changed_by_a_wish() -> None:
-    found = chosen({id_: exact(id_) for id_ in (1, 2, 3)}, {2: join(2, wish=3)})
+def test_a_new_voter_has_to_be_heard_and_to_have_caught_up() -> None:
+    reports = {1: exact(1, position=50), 2: exact(2, position=50)}
+    for joins in ({}, {4: join(4, position=39)}, {4: join(4, position=50, of=0)}):
+        found = chosen(reports, joins, change=Change(1, 4, 1))
+        assert ids(found) == (1, 2)
+        assert found is not None
+        assert voter_of(found, 4) is None
+    assert ids(chosen(reports, {4: join(4, position=40)}, change=Change(1, 4, 1))) == (1, 2, 4)
+
+
+def test_a_new_witness_has_nothing_to_catch_up_and_is_no_member() -> None:
+    reports = {id_: exact(id_, position=50) for id_ in (1, 2, 3)}
+    found = chosen(reports, {4: join(4, position=0)}, change=Change(1, 4, 1, data=False))
+
+    assert ids(found) == (1, 2, 3)
+    assert found is not None
+    assert voter_of(found, 4) == (4, 1, disk(4), False)
+
+
+def test_one_comes_in_the_place_of_another_in_one_step() -> None:
+    """So nothing is left half done, and the dead one need not say anything."""
+    reports = {1: exact(1), 2: exact(2)}
+    found = chosen(reports, {4: join(4)}, change=Change(1, 4, 1, instead_of=3))
+    nobody = chosen(reports, {}, change=Change(1, 4, 1, instead_of=3))
 
     assert found is not None
-    assert [voter[1] for voter in found.voters] == [1, 3, 1]
+    assert nobody is not None
+    assert ids(found) == (1, 2, 4)
+    assert [voter[0] for voter in found.voters] == [1, 2, 4]
+    assert [voter[0] for voter in nobody.voters] == [1, 2, 3]
 
 
-def test_a_wish_that_would_leave_no_majority_is_not_granted() -> None:
+def test_a_weight_is_changed_also_of_one_that_is_dead() -> None:
+    found = chosen({id_: exact(id_) for id_ in (1, 2)}, change=Change(1, 1, 3))
+    dead = chosen({id_: exact(id_) for id_ in (1, 2)}, change=Change(1, 3, 2))
+
+    assert found is not None
+    assert dead is not None
+    assert [voter[1] for voter in found.voters] == [3, 1, 1]
+    assert [member.weight for member in found.members] == [3, 1]
+    assert [voter[1] for voter in dead.voters] == [1, 1, 1]  # then 2 of 4 would be no majority
+
+
+def test_a_change_of_an_earlier_view_is_over() -> None:
+    found = chosen({id_: exact(id_) for id_ in (1, 2, 3)}, of=view(2), change=Change(1, 3))
+
+    assert ids(found) == (1, 2, 3)
+
+
+def test_a_change_that_would_leave_no_majority_is_not_granted() -> None:
     of = view(weights={1: 3, 2: 1, 3: 1})
-    found = chosen({1: exact(1)}, {1: join(1, wish=1)}, of=of)
+    found = chosen({1: exact(1)}, change=Change(1, 1, 1), of=of)
 
     assert ids(found) == (1,)
     assert found is not None
     assert [voter[1] for voter in found.voters] == [3, 1, 1]
+
+
+def test_more_copies_are_asked_for_only_if_they_can_be_had_now() -> None:
+    """Else nobody would act in the next view."""
+    reports = {1: exact(1), 2: exact(2)}
+    two, three = (chosen(reports, change=Change(1, min_copies=n)) for n in (2, 3))
+
+    assert two is not None
+    assert three is not None
+    assert (two.min_copies, three.min_copies) == (2, 1)
+
+
+def test_nobody_is_retired_who_is_one_of_the_least_copies() -> None:
+    of = view(members=(1, 2), min_copies=2)
+    found = chosen({1: exact(1), 2: exact(2)}, of=of, change=Change(1, 2))
+
+    assert ids(found) == (1, 2)
+
+
+def test_the_level_is_changed_for_all_at_once() -> None:
+    found = chosen({1: exact(1), 2: exact(2)}, change=Change(1, durability="write"))
+
+    assert found is not None
+    assert found.durability == "write"
 
 
 def test_nobody_leaves_whom_the_rest_needs() -> None:
@@ -177,12 +242,12 @@ def test_nobody_leaves_whom_the_rest_needs() -> None:
     reports = {1: exact(1), 2: exact(2)}
 
     assert ids(chosen(reports, of=of, leaving=frozenset({(2, run(2))}))) == (1, 2)
-    assert ids(chosen(reports, of=of, retired=2)) == (1,)  # then one is all there is
+    assert ids(chosen(reports, of=of, change=Change(1, 2))) == (1,)  # then one is all there is
 
 
 def test_a_retired_voter_goes_if_somebody_exact_stays() -> None:
-    found = chosen({1: exact(1), 2: exact(2), 3: exact(3)}, retired=2)
-    alone = chosen({2: exact(2), 3: inexact(3)}, retired=2)
+    found = chosen({1: exact(1), 2: exact(2), 3: exact(3)}, change=Change(1, 2))
+    alone = chosen({2: exact(2), 3: inexact(3)}, change=Change(1, 2))
 
     assert ids(found) == (1, 3)
     assert found is not None

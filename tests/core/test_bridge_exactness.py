@@ -54,6 +54,15 @@ def test_a_restarted_member_is_exact_if_its_former_run_could_lose_nothing(
     assert asked(level, boot=boot, clean=clean) is exact
 
 
+@pytest.mark.parametrize(
+    ("of", "boot", "exact"),
+    [("write", "monday", True), ("write", "sunday", False), ("memory", "monday", False)],
+)
+def test_a_run_at_fsync_acked_as_its_view_said(of: str, boot: str, exact: bool) -> None:
+    """The level of the cluster may have been lowered while it ran."""
+    assert asked("fsync", boot=boot, of=view(4, level=of)) is exact
+
+
 def test_having_the_mark_again_is_no_memory_of_what_was_acked() -> None:
     """It lost power, followed the row up to the mark, and looks like a member that acked nothing."""
     assert not asked("write", boot="sunday", installed=4)

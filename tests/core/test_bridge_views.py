@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
+
 from core.bridgecluster import Cluster
 from core.bridgekit import bundle, disk, run
 from duckrow.bridge.electorate import incarnation_of, votes
-from duckrow.bridge.messages import Join
+from duckrow.bridge.messages import Decided, Join, Link
 from duckrow.bridge.ordering import CLOCK_MAX
 from duckrow.node.row import Bundle
 
@@ -35,7 +37,7 @@ def test_a_restart_is_announced_and_not_waited_out() -> None:
 def test_the_word_of_an_earlier_run_that_comes_late_removes_nobody() -> None:
     """It lay in the buffer of one that was paused; meanwhile the later run was let in."""
     cluster = Cluster(1, 2, 3)
-    late = Join(run(3, 7), disk(3), 0, 1, 0)
+    late = Join(run(3, 7), disk(3), 0, 1)
     cluster.control(1, 3, late)
     cluster.beats(8)
 
@@ -230,27 +232,40 @@ def test_a_wiped_witness_asks_to_vote_again() -> None:
     assert cluster.words(1) == ["a"]
 
 
-def test_an_observer_follows_and_becomes_a_voter_by_its_wish() -> None:
+def test_an_observer_follows_and_becomes_a_voter_when_an_operator_wants_it() -> None:
     cluster = Cluster(1, 2, 3, others=(4,))
     cluster.submit(1, "a")
     cluster.beats(2)
     assert cluster.words(4) == ["a"]
     assert cluster.acting() == [1, 2, 3]
-    cluster.members[4].wish = 1
+    cluster.change(2, 4, 1)
     cluster.beats(8)
 
     assert cluster.acting() == [1, 2, 3, 4]
 
 
-def test_a_voter_gets_another_weight_by_its_wish() -> None:
+def test_a_voter_gets_another_weight() -> None:
     cluster = Cluster(1, 2, 3)
-    cluster.members[2].wish = 3
+    cluster.change(3, 2, 3)
     cluster.beats(8)
 
     assert [voter[1] for voter in cluster.view(1).voters] == [1, 3, 1]
     assert [member.weight for member in cluster.view(1).members] == [1, 3, 1]
     assert cluster.acting() == [1, 2, 3]
     assert cluster.view(1).id == 2
+
+
+def test_two_clusters_never_mix() -> None:
+    """Founded twice, by one that was wiped in between and heard old words: loud before anything counts."""
+    one, other = Cluster(1, 2), Cluster(1, 3)
+    theirs = attrs.evolve(other.view(1), cluster=b"d" * 16)
+    link = Link(1, 1, (0, b""), 1, "ok", {2: (2,)}, {1: 0}, None, theirs.cluster)
+    one.control(1, 2, Decided(attrs.evolve(theirs, id=5)))
+    assert one.view(1).id == 1
+    one.receive(1, 2, link)
+
+    assert one.members[1].neighbours.linked == []
+    assert "is in cluster 6464" in one.alarms[0]
 
 
 def test_one_node_is_a_cluster() -> None:
@@ -281,8 +296,7 @@ def test_a_clock_that_runs_out_starts_again_with_a_view() -> None:
 
 def test_a_voter_is_retired() -> None:
     cluster = Cluster(1, 2, 3)
-    cluster.members[1].retire(3, cluster.now)
-    cluster._end(1)
+    cluster.change(1, 3)
     cluster.beats(8)
 
     assert cluster.acting() == [1, 2]
@@ -303,8 +317,7 @@ def test_who_leaves_is_not_waited_for() -> None:
 def test_in_a_chain_a_node_that_is_no_member_relays_for_the_others() -> None:
     """Its neighbours have no other way, and it could never come back."""
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
-    cluster.members[1].retire(2, cluster.now)
-    cluster._end(1)
+    cluster.change(1, 2)
     cluster.beats(8)
     assert cluster.acting() == [1, 3]
     cluster.submit(1, "a")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.bridgekit import run, view
 from duckrow.bridge.catchup import Following
 from duckrow.bridge.flood import SOURCES_MAX, WINDOW, Flood
-from duckrow.bridge.messages import Control, Retire
+from duckrow.bridge.messages import Control, Leave
 from duckrow.bridge.routes import Routes
 from duckrow.bridge.suspicion import Suspicion
 from duckrow.bridge.timing import Timing
@@ -64,7 +64,7 @@ def test_routes_settle_on_shortest_ways_without_loops(edges: set[tuple[int, int]
 
 
 def control(n: int, incarnation: int = 5, source: int = 2) -> Control:
-    return Control(source, incarnation, n, None, Retire(1))
+    return Control(source, incarnation, n, None, Leave(1))
 
 
 def test_a_control_message_is_passed_on_once() -> None:
@@ -85,7 +85,7 @@ def test_a_restarted_source_counts_from_one_again() -> None:
 
 def test_what_was_sent_here_comes_back_over_a_ring_and_is_known() -> None:
     flood = Flood(1, 4)
-    sent = flood.start(Retire(3), None)
+    sent = flood.start(Leave(3), None)
 
     assert (sent.source, sent.incarnation, sent.n) == (1, 4, 1)
     assert not flood.is_new(sent)

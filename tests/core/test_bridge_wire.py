@@ -20,6 +20,7 @@ from duckrow.bridge.messages import (
     Acks,
     Ask,
     Base,
+    Change,
     Control,
     Decided,
     Fetch,
@@ -34,7 +35,6 @@ from duckrow.bridge.messages import (
     Promise,
     Refusal,
     Report,
-    Retire,
     Tail,
 )
 from duckrow.bridge.wire import Encoder, Kind, decode
@@ -108,8 +108,10 @@ PAYLOADS = st.one_of(
     st.builds(Decided, VIEWS),
     st.builds(Fetch, NUMBERS, VECTORS),
     st.builds(Tail, NUMBERS, st.lists(BUNDLES, max_size=3).map(tuple)),
-    st.builds(Join, NUMBERS, UUIDS, NUMBERS, NUMBERS, IDS),
-    st.builds(Retire, IDS),
+    st.builds(Join, NUMBERS, UUIDS, NUMBERS, NUMBERS),
+    st.builds(
+        Change, NUMBERS, IDS, IDS, st.booleans(), IDS, IDS, st.sampled_from(["", "fsync", "memory"])
+    ),
     st.builds(Leave, NUMBERS),
 )
 LINKS = st.builds(
@@ -122,6 +124,7 @@ LINKS = st.builds(
     st.dictionaries(IDS, st.lists(IDS, max_size=4).map(tuple), max_size=5),
     VECTORS,
     st.none() | st.tuples(NUMBERS, NUMBERS),
+    st.just(b"") | UUIDS,
 )
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     LINKS,
@@ -289,13 +292,14 @@ BUNDLE = Bundle(
     1, 1, 2, 5, TIME, (makers.barrier(makers.Turn(PID, seq=1, time=TIME)), produce(1, b"one"))
 )
 EXAMPLES: dict[str, Message] = {
-    "link": Link(1, 9, (0, b""), 1, "ok", {1: (1,), 3: (2, 3)}, {1: 7, 3: 0}, (2, 9)),
+    "link": Link(1, 9, (0, b""), 1, "ok", {1: (1,), 3: (2, 3)}, {1: 7, 3: 0}, (2, 9), b"\x11" * 16),
     "bundle": BUNDLE,
     "acks": Acks(1, 1, 2, {1: 2, 3: 9}, 40),
     "base": Base(1, 3, 8),
     "follow": Follow(2, item(10, VIEW)),
     "prepare": Control(3, 33, 1, None, Prepare(2, (4, 3), VIEW)),
-    "join": Control(2, 22, 5, None, Join(22, b"\x33" * 16, 1, 9, 0)),
+    "join": Control(2, 22, 5, None, Join(22, b"\x33" * 16, 1, 9)),
+    "change": Control(1, 11, 6, None, Change(3, 4, 1, instead_of=2)),
 }
 
 

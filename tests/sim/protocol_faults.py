@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from duckrow.bridge.effects import Learned, Registered
 from duckrow.bridge.electorate import incarnation_of
 from duckrow.bridge.member import Member
+from duckrow.bridge.messages import Change
 from duckrow.node.storeoptions import FSYNC, MEMORY, WRITE
 
 from .protocol_plan import Edge
@@ -155,18 +156,26 @@ class Faults:
                 self.world.feed(id_, call_now)
 
     def _voters(self) -> None:
-        voters = {voter[0] for voter in self.world.ledger.view.voters}
-        if self.chance.random() < 0.5:
-            for id_ in self._up():
-                if id_ not in voters:
-                    self.world.machines[id_].wish = self.world.machines[id_].up.wish = 1
+        """An operator adds a voter, takes one out, or replaces one."""
+        view = self.world.ledger.view
+        voters = sorted(voter[0] for voter in view.voters)
+        others = [id_ for id_ in self.world.machines if id_ not in voters]
+        turn = self.chance.random()
+        if others and turn < 0.5:
+            out = self.chance.choice(voters) if self.chance.random() < 0.3 else 0
+            new = self.chance.choice(others)
+            data = new not in self.plan.witnesses
+            self._change(Change(view.id, new, 1, data=data, instead_of=out))
         elif len(voters) > 2:
-            ids = [id_ for id_ in sorted(voters) if self.world.machines[id_].runs]
-            if ids:
-                gone = self.chance.choice(sorted(voters))
-                id_ = self.chance.choice(ids)
-                self.world.machines[gone].wish = 0
-                self.world.feed(id_, lambda member: member.retire(gone, self.world.now))
+            self._change(Change(view.id, self.chance.choice(voters)))
+
+    def _change(self, change: Change) -> None:
+        """Asked of some machine, which may know better or worse than a god what may be had."""
+        ids = [id_ for id_ in self._up() if self.world.machines[id_].runs]
+        if ids:
+            self.world.tell(f"wanted: {change}")
+            change_at = self.chance.choice(ids)
+            self.world.feed(change_at, lambda member: member.change(change, self.world.now))
 
     def _leave(self) -> None:
         """In order: it says so, and ends when it has been heard."""
@@ -178,11 +187,17 @@ class Faults:
 
     def _weight(self) -> None:
         """An operator gives a voter another weight."""
-        id_ = self._someone()
-        if id_ is not None and self.world.ledger.view.voters:
-            machine = self.world.machines[id_]
-            if any(voter[0] == id_ for voter in self.world.ledger.view.voters):
-                machine.wish = machine.up.wish = self.chance.choice([1, 2, 3])
+        view = self.world.ledger.view
+        id_, _, _, data = self.chance.choice(view.voters)
+        self._change(Change(view.id, id_, self.chance.choice([1, 2, 3]), data=data))
+
+    def _settings(self) -> None:
+        """An operator wants more or fewer copies, or another durability."""
+        view = self.world.ledger.view
+        if self.chance.random() < 0.5:
+            self._change(Change(view.id, min_copies=self.chance.choice([1, 2])))
+        else:
+            self._change(Change(view.id, durability=self.chance.choice([FSYNC, self.plan.level])))
 
     def _cut(self) -> None:
         edge = self.chance.choice(self.plan.edges)
@@ -283,10 +298,6 @@ class Faults:
         world.net.blocked.clear()
         for id_, machine in world.machines.items():
             machine.slowness = 1
-            if "weight" in self.plan.faults:  # operators rest, or what may die would depend on it
-                machine.wish = 0
-                if machine.member is not None:
-                    machine.member.wish = 0
             world.resume(id_, machine.life)
         for edge in self.plan.edges:
             self._fast_link(edge)

@@ -114,7 +114,7 @@ def draw(seed: int, profile: str = "mixed") -> Plan:
         faults, pace = ["power", "power", "duel", "pause"], (0.05, 0.5)
         snipers = {"active": 0.3}
     elif profile == "house":
-        faults, pace = ["leave", "leave", "weight", "voters", "kill", "cut"], (0.1, 0.6)
+        faults, pace = ["leave", "weight", "voters", "settings", "kill", "cut"], (0.1, 0.6)
     return Plan(
         seed=seed,
         profile=profile,

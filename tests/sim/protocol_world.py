@@ -67,7 +67,6 @@ class Machine:
     muted: bool = False  # what it sends from now on is lost
     acted: bool = False  # it was active after the last round
     round_due: bool = False
-    wish: int = 0
 
     @property
     def runs(self) -> bool:
@@ -146,7 +145,6 @@ class World:
             self.now,
             random.Random(self.chance.getrandbits(64)),
             self.timing,
-            machine.wish,
             self.charter if id_ in plan.voters else None,
         )
         self.tell(f"{id_} starts, view {recovered.newest and recovered.newest.id}")
