@@ -253,7 +253,7 @@ _BUGS = [
         "who may have forgotten acks is not exact",
         (
             "bridge/exactness.py",
-            "    return before.level == WRITE and same_boot",
+            "    return levels <= {FSYNC, WRITE} and same_boot",
             "    return same_boot or not same_boot",
         ),
         profile=POWER,
@@ -264,7 +264,7 @@ _BUGS = [
         "having the mark is no memory of what was acked",
         (
             "bridge/exactness.py",
-            "    return before.level == WRITE and same_boot",
+            "    return levels <= {FSYNC, WRITE} and same_boot",
             "    return incarnation in installed_here",
         ),
         (
