@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import attrs
 import trio
@@ -21,6 +22,7 @@ from .env import Disk, Env
 from .errors import Corrupt, DiskFailed, NotFound, UnknownVersion
 from .housekeeping import Housekeeping, HousekeepingOptions
 from .keeper import Keeper
+from .keptrow import KeptRow
 from .lonerow import LoneRow
 from .numberfolder import NumberFolder
 from .numbergrowing import restored
@@ -35,6 +37,8 @@ from .upkeep import unknown_segments
 # What ends a node in order: a signal, say, or rules that only a newer program knows.
 ORDERLY = (trio.Cancelled, UnknownVersion)
 
+KeeperT = TypeVar("KeeperT", bound=Keeper)
+
 
 @attrs.frozen(kw_only=True)
 class Options:
@@ -42,8 +46,14 @@ class Options:
     housekeeping: HousekeepingOptions = attrs.field(factory=HousekeepingOptions)
 
 
+class LoneKeeper(Keeper):
+    """The keeper of a node that has its row itself."""
+
+    row: LoneRow
+
+
 @asynccontextmanager
-async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
+async def open_node(env: Env, options: Options) -> AsyncIterator[LoneKeeper]:
     """Recovers, serves until the block ends, and closes: files and lock are free, however it ends.
 
     It closes in order, so that the next start is a quick one, when the block comes to its end or is
@@ -60,7 +70,7 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[Keeper]:
     row = await LoneRow.open(folders[0], env, rare_store(env, options.store), prove=prove)
     try:
         rare = rare_housekeeping(env, options.housekeeping)
-        keeper, housekeeping = await recovered(env, row, snapshots, folder, rare)
+        keeper, housekeeping = await recovered(LoneKeeper, env, row, snapshots, folder, rare)
         orderly = False
         try:
             async with trio.open_nursery() as nursery:
@@ -95,12 +105,13 @@ async def _folders(disk: Disk) -> list[Disk]:
 
 
 async def recovered(
+    sort: type[KeeperT],
     env: Env,
-    row: LoneRow,
+    row: KeptRow,
     snapshots: Snapshots,
     folder: NumberFolder,
     options: HousekeepingOptions,
-) -> tuple[Keeper, Housekeeping]:
+) -> tuple[KeeperT, Housekeeping]:
     """The keeper, caught up; and who counts what it had to apply again."""
     store = row.store
     keep = row.broken is not None
@@ -136,7 +147,7 @@ async def recovered(
         )
     state, numbers, lost = best
     row.follow(state.position)
-    keeper = Keeper(row, state, numbers, rng=env.rng, wall_us=env.wall_us, cache=rare_cache(env))
+    keeper = sort(row, state, numbers, rng=env.rng, wall_us=env.wall_us, cache=rare_cache(env))
     housekeeping = Housekeeping(keeper, snapshots, folder, options, lost)
     housekeeping.resume()
     await keeper.catch_up()
@@ -148,7 +159,7 @@ async def recovered(
     return keeper, housekeeping
 
 
-async def _beginnings(row: LoneRow, snapshots: Snapshots) -> list[Snapshot | None]:
+async def _beginnings(row: KeptRow, snapshots: Snapshots) -> list[Snapshot | None]:
     """From where the rest of the row can be applied, the quickest first; None: from its first item."""
     found: list[Snapshot | None] = []
     end = row.store.position
@@ -174,7 +185,7 @@ async def _beginnings(row: LoneRow, snapshots: Snapshots) -> list[Snapshot | Non
     return found
 
 
-async def _misfit(row: LoneRow, snapshot: Snapshot) -> str:
+async def _misfit(row: KeptRow, snapshot: Snapshot) -> str:
     """Why a whole snapshot does not belong to this row; empty if it does.
 
     Raises:

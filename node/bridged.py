@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
 
 import trio
 
@@ -22,7 +21,6 @@ from .errors import DiskFailed
 from .events import Note, unheard
 from .housekeeping import HousekeepingOptions
 from .keeper import Keeper
-from .lonerow import LoneRow
 from .numberfolder import NumberFolder
 from .rare import rare_housekeeping
 from .snapshots import Snapshots
@@ -51,9 +49,8 @@ async def open_bridged(
     async with trio.open_nursery() as connection:
         connection.start_soon(row.run)
         await row.ready.wait()
-        # What is asked of a row alone and of one behind a bridge is the same.
         keeper, housekeeping = await recovered(
-            env, cast(LoneRow, row), snapshots, folder, rare_housekeeping(env, options)
+            Keeper, env, row, snapshots, folder, rare_housekeeping(env, options)
         )
         orderly = False
         try:

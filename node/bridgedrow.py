@@ -32,6 +32,7 @@ from .output import GONE, Output
 from .receiving import receive
 from .reserve import OK
 from .row import Bundle, Item, RowStatus
+from .scrub import Scrub
 from .segments import SegmentInfo
 from .storeoptions import StoreOptions
 from .wakeup import Wakeup
@@ -55,22 +56,12 @@ class StoredHeads:
     bundle: Bundle
 
 
-@attrs.define
-class NoCare:
-    """The disk of the row is the bridge's; what a node of its own does in its leisure has no place."""
-
-    on_tight: Callable[[], None] = lambda: None
-    others: object = ()
-    on_report: object = None
-
-
 class BridgedRow:
     """One task calls `take`, another one runs `run`."""
 
     def __init__(self, env: Env, host: str, port: int, note: Note = unheard) -> None:
         self.broken: Corrupt | None = None
         self.stuck = False  # a full disk is the bridge's concern
-        self.care = self.scrubs = NoCare()
         self.store = BridgedStore(self)
         # Own commands became `accepted`: a bundle of them is durable on this machine (N3).
         self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
@@ -78,6 +69,7 @@ class BridgedRow:
         self.ready = trio.Event()  # the bridge has answered for the first time
         self._env, self._host, self._port, self._note = env, host, port, note
         self._status = RowStatus(False, (), 0, 0, 0, OK)
+        self._on_tight: Callable[[], None] = lambda: None
         self._output: Output | None = None
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
@@ -127,12 +119,16 @@ class BridgedRow:
         if self._output is not None:
             self._send(wire.frame([int(Said.FOLLOW), after]))
 
+    def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:
+        """The disk of the row is the bridge's, but room on it is made here."""
+        self._on_tight = on_tight
+
     async def leads(self, after: int, upto: int) -> bool:
-        """See `LoneRow.leads`; not asked of a bridge, so a start takes the newest snapshot."""
+        """See `KeptRow.leads`; not asked of a bridge, so a start takes the newest snapshot."""
         return after >= upto
 
     def submit(self, commands: Sequence[Command]) -> None:
-        """See `Row.submit`."""
+        """See `KeptRow.submit`."""
         size = sum(map(_size, commands))
         if self._unsettled and self._unsettled_bytes + size > PENDING_BYTES_MAX:
             raise NoQuorum(
@@ -161,7 +157,7 @@ class BridgedRow:
             self._send(wire.frame([int(Said.SETTLE), [list(bundle)]]))
 
     async def take(self) -> list[Item]:
-        """See `Row.take`; what the last call gave is applied, and so it is settled."""
+        """See `KeptRow.take`; what the last call gave is applied, and so it is settled."""
         self._settle_taken()
         while not self._items and not self._refused:
             await self._taker.wait()
@@ -254,6 +250,8 @@ class BridgedRow:
             self._taker.wake()
         elif kind == Told.STATUS:
             self.store.floor, self._status = wire.status_of(fields)
+            if self._status.disk != OK:
+                self._on_tight()
             if not self._ordered_until:
                 self._ordered_until = self._status.position
             self.ready.set()

@@ -75,8 +75,8 @@ class Housekeeping:
         self._missed = False  # a snapshot that was due did not fit
         self._full: dict[str, float] = {}  # what did not fit, and when it is tried again
         keeper.on_progress = self._count
-        keeper.row.care.on_tight = self._look
-        keeper.row.scrubs.others = (partial(folder.scrub, keeper.numbers), self._scrub_snapshots)
+        scrubs = partial(folder.scrub, keeper.numbers), self._scrub_snapshots
+        keeper.row.tend(self._look, scrubs)
 
     def resume(self) -> None:
         """After the snapshots were read."""

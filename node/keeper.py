@@ -25,7 +25,7 @@ from .calls import Calls, Key, key_of
 from .commands import PID_BYTES, Command, Head, decode_head
 from .effects import Answer, Appended, Created, Deleted, Effect, Result
 from .errors import Corrupt, DuckrowError, Full, NoQuorum, NotFound, Timeout
-from .lonerow import LoneRow
+from .keptrow import KeptRow
 from .numbers import Numbers, older
 from .reading import Reader
 from .row import Bundle, Item
@@ -45,7 +45,7 @@ class Keeper:
 
     def __init__(
         self,
-        row: LoneRow,
+        row: KeptRow,
         state: State,
         numbers: Numbers,
         *,

@@ -19,7 +19,7 @@ together share one bundle, one write and one sync.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -36,6 +36,7 @@ from .lonestart import LoneStart, Prove, lost_end
 from .reserve import OK
 from .row import Item, RowStatus
 from .rowstore import RowStore
+from .scrub import Scrub
 from .scrubrounds import ScrubRounds
 from .storeoptions import FSYNC, StoreOptions
 from .takeover import take_over
@@ -147,6 +148,9 @@ class LoneRow:
                 return False
         return True
 
+    def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:
+        self.care.on_tight, self.scrubs.others = on_tight, scrubs
+
     async def run(self) -> None:
         """Syncs, indexes sealed segments, looks after a disk that is full, scrubs; until cancelled.
 
@@ -174,7 +178,7 @@ class LoneRow:
     # -- N1 ---------------------------------------------------------------------------------
 
     def submit(self, commands: Sequence[Command]) -> None:
-        """See `Row.submit`.  Each body was checked against its head by whoever took it in.
+        """See `KeptRow.submit`.  Each body was checked against its head by whoever took it in.
 
         Raises:
             Full, NoQuorum: as there.
@@ -197,15 +201,8 @@ class LoneRow:
                 return True
         return False
 
-    async def staged(self) -> list[Command]:
-        """None: alone, what is in the journal has its place in the row, and will be applied."""
-        return []
-
-    def settle(self, bundle: tuple[int, int, int]) -> None:
-        """Nothing is staged, so there is nothing to forget."""
-
     async def take(self) -> list[Item]:
-        """See `Row.take`.
+        """See `KeptRow.take`.
 
         An empty list says to look at `take_refused`, or that damage ends the row here: `broken`.
 

@@ -1,13 +1,11 @@
-"""What the node sees of the row: rule N1, behind which a lone disk or a bridge does the ordering.
+"""The row in values: bundles, views, and the items that either becomes at its place.
 
-The node submits commands and follows items; it never orders.  `node/lonerow.py` implements this
-for a cluster of one; the bridge will, over a Unix socket.
+What a node asks of its row, whoever keeps it, is in keptrow.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import attrs
 
@@ -65,38 +63,3 @@ class RowStatus(NamedTuple):
     durable: int  # position up to which the row is durable here
     view: int
     disk: str  # "ok", "soft" or "hard": which reserve is being used
-
-
-class Row(Protocol):
-    """N1.  `image` comes with the bridge: a row of one has nobody to give an image to."""
-
-    def submit(self, commands: Sequence[Command]) -> None:
-        """Takes commands into the open bundle, in this order.
-
-        Raises:
-            Full: the disk is at its reserve; nothing of it was taken.
-            NoQuorum: too much is pending; nothing of it was taken.
-        """
-        ...
-
-    def withdraw(self, command: Command) -> bool:
-        """True: it had not entered a bundle and never will."""
-        ...
-
-    async def staged(self) -> list[Command]:
-        """Own commands in the journal that were not settled, in lane order (N3)."""
-        ...
-
-    def settle(self, bundle: tuple[int, int, int]) -> None:
-        """Every command of this own bundle (view, origin, s) has its final result (N3)."""
-        ...
-
-    async def take(self) -> list[Item]:
-        """The next items of the row, in order; waits until there is one.  One caller at a time."""
-        ...
-
-    def release(self, position: int, oldest_body: int) -> None:
-        """Items below `position` are in two snapshots; bodies below item `oldest_body` are not waited for (N6)."""
-        ...
-
-    def status(self) -> RowStatus: ...

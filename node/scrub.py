@@ -31,6 +31,7 @@ from .shelf import Shelf
 
 Reads = Generator[tuple[int, int], bytes, None]
 Pace = Callable[[int], Awaitable[None]]
+Scrub = Callable[[Pace], Awaitable[list[Damage]]]  # reads something through
 WINDOW_BYTES: Final = 64 * KIB  # checked at once: a few milliseconds, even of small entries
 
 

@@ -11,7 +11,7 @@ again from the first segment.
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -21,7 +21,7 @@ from .damage import Damage
 from .env import Disk
 from .errors import DiskFailed
 from .rowstore import RowStore
-from .scrub import Pace
+from .scrub import Scrub
 from .segments import ASIDE
 
 NAME: Final = "scrubbed"
@@ -48,7 +48,7 @@ class ScrubRounds:
         self.last: ScrubReport | None = None  # of this process
         self.on_report: Callable[[ScrubReport], None] = _nobody_listens
         # What lies outside the row, and is read in the same rounds.
-        self.others: Sequence[Callable[[Pace], Awaitable[list[Damage]]]] = ()
+        self.others: Sequence[Scrub] = ()
         self._store, self._disk, self._wall_us = store, disk, wall_us
         self._bytes = 0
 

@@ -27,9 +27,8 @@ from tempfile import TemporaryDirectory
 
 import trio
 
-from duckrow.node.alone import Options, open_node
+from duckrow.node.alone import LoneKeeper, Options, open_node
 from duckrow.node.housekeeping import HousekeepingOptions
-from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB, SEGMENT_BYTES
 from duckrow.node.reading import PULL_ENTRIES, Pull
 from duckrow.node.realio import real_env
@@ -83,7 +82,7 @@ async def fill(asked: argparse.Namespace) -> None:
 
 
 async def compared(
-    node: Keeper, client: Client, other: Keeper, asked: argparse.Namespace
+    node: LoneKeeper, client: Client, other: LoneKeeper, asked: argparse.Namespace
 ) -> dict[str, object]:
     """What a produce costs here and there."""
     small = Client(other, asked.batch, [TOPIC])
@@ -153,7 +152,7 @@ async def go_on(asked: argparse.Namespace) -> None:
         await trio.sleep_forever()
 
 
-def after_position(node: Keeper, position: int) -> int:
+def after_position(node: LoneKeeper, position: int) -> int:
     """The last number that an item up to this position gave."""
     topic = node.state.topic(TOPIC)
     row = None if topic is None else node.numbers.at_position(topic.id, 0, position + 1)
@@ -179,7 +178,7 @@ def options(asked: argparse.Namespace) -> Options:
 
 
 @asynccontextmanager
-async def opened(asked: argparse.Namespace) -> AsyncIterator[Keeper]:
+async def opened(asked: argparse.Namespace) -> AsyncIterator[LoneKeeper]:
     began = time.monotonic()
     cpu = time.process_time()
     async with open_node(real_env("bench", asked.folder), options(asked)) as node:
@@ -189,7 +188,7 @@ async def opened(asked: argparse.Namespace) -> AsyncIterator[Keeper]:
     tell(stopped=time.monotonic() - began)
 
 
-def last_of(node: Keeper) -> int:
+def last_of(node: LoneKeeper) -> int:
     topic = node.state.topic(TOPIC)
     return 0 if topic is None else node.state.partition(topic.id, 0).last
 

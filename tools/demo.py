@@ -20,14 +20,13 @@ from pathlib import Path
 import trio
 
 from duckrow.node import columns, makers
-from duckrow.node.alone import Options, open_node
+from duckrow.node.alone import LoneKeeper, Options, open_node
 from duckrow.node.apply import apply
 from duckrow.node.capture import state_hash
 from duckrow.node.commands import PID_BYTES, Command
 from duckrow.node.effects import Result
 from duckrow.node.entries import entries_of
 from duckrow.node.errors import Damaged
-from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from duckrow.node.reading import Pull
 from duckrow.node.realio import real_env
@@ -82,7 +81,7 @@ async def produce_until_killed(folder: str) -> None:
             print(seq, result.first, result.last, flush=True)
 
 
-def batch(node: Keeper, seq: int) -> Command:
+def batch(node: LoneKeeper, seq: int) -> Command:
     """Batch `seq` of the demonstration's producer; its entries say which they are."""
     # Of the batch before it the answer may be lost on its way: it may be asked for again.
     turn = makers.Turn(PID, seq, 1, max(0, seq - 2), node.wall_us())
@@ -113,7 +112,7 @@ def kill_in_flight(folder: str) -> None:
                 seq, _, last = map(int, line.split())
     say(f"a process produced {last:,} acknowledged entries, level fsync, and got kill -9")
 
-    async def look(node: Keeper, seconds: float) -> None:
+    async def look(node: LoneKeeper, seconds: float) -> None:
         found = await read(node)
         check(len(found) >= last, f"{last:,} entries are there after the kill")
         check(found == expected(len(found)), "they are in order, each once")
@@ -141,7 +140,7 @@ def damage_a_byte(folder: str) -> None:
         file.write(bytes([content[at] ^ 1]))
     say(f"one bit of {segment.name} was turned, at offset {at:,}")
 
-    async def look(node: Keeper, _seconds: float) -> None:
+    async def look(node: LoneKeeper, _seconds: float) -> None:
         damages: list[Damaged] = []
         found = await read(node, damages)
         check(len(damages) == 1, "the damage was noticed, once")
@@ -161,7 +160,7 @@ def damage_a_byte(folder: str) -> None:
 
 
 def prune(folder: str) -> None:
-    async def act(node: Keeper, _seconds: float) -> None:
+    async def act(node: LoneKeeper, _seconds: float) -> None:
         before = node.state.partition(topic_id(node), 0)
         await order(node, makers.configure, TOPIC, {"max_entries": 1_000})
         after = node.state.partition(topic_id(node), 0)
@@ -196,7 +195,7 @@ def prune(folder: str) -> None:
 
 
 def same_state(folder: str) -> None:
-    async def compare(node: Keeper, _seconds: float) -> None:
+    async def compare(node: LoneKeeper, _seconds: float) -> None:
         end = node.state.position
         began = time.perf_counter()
         again = State()
@@ -230,7 +229,7 @@ def simulate(_folder: str) -> None:
     say("kills, power losses, torn and lost writes, full disks, turned bits: no anomaly")
 
 
-def in_node(folder: str, act: Callable[[Keeper, float], object]) -> None:
+def in_node(folder: str, act: Callable[[LoneKeeper, float], object]) -> None:
     """One life of a node; `act` also gets how long it took to be ready."""
 
     async def life() -> None:
@@ -247,20 +246,20 @@ def in_node(folder: str, act: Callable[[Keeper, float], object]) -> None:
         raise untrue.exceptions[0] from None
 
 
-async def order(node: Keeper, make: Callable[..., Command], *what: object) -> Result:
+async def order(node: LoneKeeper, make: Callable[..., Command], *what: object) -> Result:
     """A command of somebody who gives one in their life."""
     result = await node.order(make(makers.Turn(node.fresh_pid(), 1, time=node.wall_us()), *what))
     check(result.code == 1, f"the command was carried out, not {result}")
     return result
 
 
-def topic_id(node: Keeper) -> int:
+def topic_id(node: LoneKeeper) -> int:
     topic = node.state.topic(TOPIC)
     assert topic is not None
     return topic.id
 
 
-async def read(node: Keeper, damages: list[Damaged] | None = None) -> list[bytes]:
+async def read(node: LoneKeeper, damages: list[Damaged] | None = None) -> list[bytes]:
     """All values of the topic; what is damaged is noted, and left out."""
     values: list[bytes] = []
     done = 0

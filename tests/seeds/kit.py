@@ -21,13 +21,12 @@ import pytest
 import trio
 
 from duckrow.node import makers
-from duckrow.node.alone import Options, open_node
+from duckrow.node.alone import LoneKeeper, Options, open_node
 from duckrow.node.commands import Command
 from duckrow.node.cursors import After
 from duckrow.node.effects import Result
 from duckrow.node.entries import Entries, entries_of
 from duckrow.node.env import Env
-from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from duckrow.node.pulled import Pulled
 from duckrow.node.reading import Pull
@@ -42,7 +41,7 @@ SECOND = 1_000_000  # microseconds, in which policies and entries tell the time
 class Node:
     """A keeper, one producer of its own, and an administrator."""
 
-    def __init__(self, env: Env, keeper: Keeper) -> None:
+    def __init__(self, env: Env, keeper: LoneKeeper) -> None:
         self.env, self.keeper = env, keeper
         self._own = Producer(keeper)
         self._admin = keeper.fresh_pid()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import attrs
 
 from duckrow.node import makers
-from duckrow.node.alone import Options, open_node
+from duckrow.node.alone import LoneKeeper, Options, open_node
 from duckrow.node.commands import PID_BYTES, Command
 from duckrow.node.effects import Result
 from duckrow.node.entries import entries_of
@@ -39,7 +39,9 @@ SMALL = Options(
 )
 
 
-def run(machine: Machine, work: Callable[[Keeper], Awaitable[T]], options: Options = SMALL) -> T:
+def run(
+    machine: Machine, work: Callable[[LoneKeeper], Awaitable[T]], options: Options = SMALL
+) -> T:
     """One life of a node, from opening to closing in order."""
 
     async def main(env: Env) -> T:

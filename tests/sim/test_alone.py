@@ -5,12 +5,11 @@ import pytest
 import trio
 
 from duckrow.node import makers
-from duckrow.node.alone import open_node
+from duckrow.node.alone import LoneKeeper, open_node
 from duckrow.node.capture import state_hash
 from duckrow.node.effects import Result
 from duckrow.node.env import Env
 from duckrow.node.errors import Conflict, Corrupt, DiskFailed, DuckrowError
-from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 
 from .alone import Machine
@@ -18,7 +17,7 @@ from .nodekit import SMALL, Owner, at_level, run, values
 from .park import SimCrashed
 
 
-async def fill(node: Keeper, count: int = 120, topic: str = "t") -> Result:
+async def fill(node: LoneKeeper, count: int = 120, topic: str = "t") -> Result:
     producer = Producer(node)
     for number in range(count):
         result = await producer.produce(topic, [b"%s %d " % (topic.encode(), number) + bytes(150)])
@@ -29,7 +28,7 @@ def numbers_of(found: list[bytes]) -> list[int]:
     return [int(value.split(b" ")[1]) for value in found]
 
 
-async def look(node: Keeper) -> tuple[bytes, int, list[int]]:
+async def look(node: LoneKeeper) -> tuple[bytes, int, list[int]]:
     return state_hash(node.state), node.state.position, numbers_of(await values(node, "t"))
 
 
@@ -57,7 +56,7 @@ def test_a_restart_brings_back_the_same_state(end: str) -> None:
     if end == "by a power loss":
         machine.media.power_loss()
 
-    async def second(node: Keeper) -> None:
+    async def second(node: LoneKeeper) -> None:
         # One item has come since: the mark of the next view.
         assert node.state.position == before[0][1] + 1  # type: ignore[index]
         assert numbers_of(await values(node, "t")) == list(range(120))
@@ -69,7 +68,7 @@ def test_after_an_orderly_end_hardly_anything_is_looked_at_again() -> None:
     machine = Machine()
     run(machine, fill)
 
-    async def second(node: Keeper) -> int:
+    async def second(node: LoneKeeper) -> int:
         return node.row.store.recovered.records
 
     assert run(machine, second) <= 2
@@ -91,7 +90,7 @@ def test_a_damaged_snapshot_is_passed_over_for_the_older_one() -> None:
 def test_a_damaged_snapshot_is_not_one_of_the_two_that_are_kept(which: int) -> None:
     machine = Machine()
 
-    async def first(node: Keeper) -> None:
+    async def first(node: LoneKeeper) -> None:
         await Owner(node).order(makers.create, "t", {"max_entries": 5})
         await fill(node, 100)
 
@@ -101,7 +100,7 @@ def test_a_damaged_snapshot_is_not_one_of_the_two_that_are_kept(which: int) -> N
     (good,) = set(before) - {damaged}
     machine.media.flip(damaged)
 
-    async def second(node: Keeper) -> None:
+    async def second(node: LoneKeeper) -> None:
         await fill(node, 45)
         await trio.sleep(5)
         kept = files(machine, "state/snapshot")
@@ -128,7 +127,7 @@ def test_without_any_snapshot_the_state_is_made_from_the_whole_row() -> None:
 def test_without_a_snapshot_and_without_the_old_row_the_node_says_what_is_missing() -> None:
     machine = Machine()
 
-    async def first(node: Keeper) -> None:
+    async def first(node: LoneKeeper) -> None:
         await Owner(node).order(makers.create, "t", {"max_entries": 5})
         await fill(node, 300)
         assert node.row.store.floor > 1
@@ -144,7 +143,7 @@ def test_without_a_snapshot_and_without_the_old_row_the_node_says_what_is_missin
 def test_snapshots_that_the_disk_does_not_give_are_no_damage_another_start_may_read_them() -> None:
     machine = Machine()
 
-    async def first(node: Keeper) -> None:
+    async def first(node: LoneKeeper) -> None:
         await Owner(node).order(makers.create, "t", {"max_entries": 5})
         await fill(node, 300)
 
@@ -214,7 +213,7 @@ def test_two_nodes_do_not_share_a_folder() -> None:
 def test_what_was_pruned_gives_its_disk_back() -> None:
     machine = Machine()
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         await Owner(node).order(makers.create, "t", {"max_entries": 10})
         await fill(node, 1000)
         await trio.sleep(1)
@@ -231,7 +230,7 @@ def test_a_topic_that_is_kept_does_not_keep_the_others_garbage() -> None:
         SMALL, store=attrs.evolve(SMALL.store, segment_bytes=64 * 1024, followable_bytes=64 * 1024)
     )
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         await Owner(node).order(makers.create, "t", {"max_entries": 10})
         kept, passing = Producer(node), Producer(node)
         for number in range(20):
@@ -253,7 +252,7 @@ def test_a_damaged_body_is_told_and_everything_else_is_served() -> None:
     at = machine.media.content(segment).index(b"t 7 ")
     machine.media.flip(segment, at)
 
-    async def second(node: Keeper) -> None:
+    async def second(node: LoneKeeper) -> None:
         with pytest.raises(DuckrowError, match="8"):
             await values(node, "t")
         assert (await fill(node, 1)).first == 121
@@ -261,7 +260,7 @@ def test_a_damaged_body_is_told_and_everything_else_is_served() -> None:
     run(machine, second)
 
 
-async def crash_life(node: Keeper, acknowledged: list[int], first: int) -> None:
+async def crash_life(node: LoneKeeper, acknowledged: list[int], first: int) -> None:
     """Everything that touches the disk: produces, seals, index files, snapshots, dropping."""
     if node.state.topic("t") is None:
         await Owner(node).order(makers.create, "t", {"max_entries": 30})
@@ -288,7 +287,7 @@ def crash_and_look(level: str, k: int, power: bool) -> bool:
     if power:
         machine.media.power_loss()
 
-    async def check(node: Keeper) -> None:
+    async def check(node: LoneKeeper) -> None:
         kept = numbers_of(await values(node, "kept"))
         found = numbers_of(await values(node, "t"))
         last = acknowledged[-1]

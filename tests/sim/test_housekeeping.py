@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from duckrow.node import makers
-from duckrow.node.keeper import Keeper
+from duckrow.node.alone import LoneKeeper
 from duckrow.node.limits import KIB
 from duckrow.node.producer import Producer
 from duckrow.node.storeoptions import MEMORY
@@ -32,7 +32,7 @@ def row_bytes(machine: Machine) -> int:
     return sum(machine.media.pages(path).allocated for path in paths) * 4 * KIB
 
 
-async def fill(node: Keeper, topic: str = "t", size: int = 1_000) -> None:
+async def fill(node: LoneKeeper, topic: str = "t", size: int = 1_000) -> None:
     producer = Producer(node)
     for _ in range(WRITTEN // size):
         await producer.produce(topic, [bytes(size)])
@@ -43,7 +43,7 @@ async def fill(node: Keeper, topic: str = "t", size: int = 1_000) -> None:
 def test_what_is_pruned_on_an_idle_node_gives_its_space_back(how: str) -> None:
     machine = Machine()
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         await fill(node)
         assert row_bytes(machine) > WRITTEN
         if how == "pruned":
@@ -63,7 +63,7 @@ def test_nor_does_it_matter_that_the_node_was_restarted_in_between() -> None:
     run(machine, fill, OPTIONS)
     assert row_bytes(machine) > WRITTEN
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         await Owner(node).order(makers.prune, "t", WRITTEN)
         await trio.sleep(PATIENCE)
         assert row_bytes(machine) < WRITTEN / 3
@@ -74,7 +74,7 @@ def test_nor_does_it_matter_that_the_node_was_restarted_in_between() -> None:
 def test_a_body_that_waited_holds_nothing_once_it_has_its_number() -> None:
     machine = Machine()
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         owner = Owner(node)
         await owner.order(makers.create, "w", {"max_entries": 1, "when_full": "block"})
         patient = Producer(node)
@@ -98,7 +98,7 @@ def test_a_body_that_waited_holds_nothing_once_it_has_its_number() -> None:
 def test_a_batch_that_gets_its_number_just_now_is_not_taken_for_dead() -> None:
     """The state has it already, and the index not yet: its segment seems to hold nothing."""
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         owner, place_of = Owner(node), node.row.store.place_of
 
         async def slow(position: int) -> int:
@@ -125,7 +125,7 @@ def test_a_batch_that_gets_its_number_just_now_is_not_taken_for_dead() -> None:
 def test_a_stage_holds_nothing_once_it_is_committed() -> None:
     machine = Machine()
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         owner, task = Owner(node), Owner(node, b"s" * 16)
         staged = await task.order(makers.stage, "s", b"body", 1, writer=b"writer", batch=1, task=0)
         await fill(node)
@@ -145,7 +145,7 @@ def test_a_segment_that_is_alive_is_not_taken_for_dead_however_small_its_entries
 ) -> None:
     machine = Machine()
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         producer = Producer(node)
         while len(node.row.store.segments()) < 4:
             await producer.produce("t", [bytes(size)])
@@ -168,7 +168,7 @@ def test_a_segment_that_is_alive_is_not_taken_for_dead_however_small_its_entries
 def test_segments_of_small_entries_are_rewritten_when_most_have_died_and_not_before() -> None:
     machine = Machine()
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         kept, passing, owner = Producer(node), Producer(node), Owner(node)
         for number in range(30):
             await kept.produce("kept", [b"%d" % number])
@@ -201,7 +201,7 @@ def test_neither_snapshots_nor_index_files_wait_for_the_others_to_end(due: str) 
             options, housekeeping=attrs.evolve(options.housekeeping, snapshot_items=1)
         )
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         producer = Producer(node)
         for _ in range(200):  # each has a segment of its own
             await producer.produce("t", [bytes(64 * KIB)])
@@ -216,7 +216,7 @@ def test_a_snapshot_never_speaks_of_items_that_a_loss_of_power_can_take_back() -
     """At level memory nobody else syncs the row."""
     machine = Machine()
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         producer = Producer(node)
         for _ in range(3 * SMALL.housekeeping.snapshot_items):
             await producer.produce("t", [b"x"])

@@ -8,10 +8,9 @@ import pytest
 import trio
 
 from duckrow.node import makers
-from duckrow.node.alone import Options, open_node
+from duckrow.node.alone import LoneKeeper, Options, open_node
 from duckrow.node.env import Env
 from duckrow.node.housekeeping import HousekeepingOptions
-from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from duckrow.node.storeoptions import FSYNC, LEVELS, WRITE
 from sim.alone import Machine
@@ -48,7 +47,7 @@ class Told:
     pruned: int = 0  # numbers of `t` that may be gone, because somebody said so
     next: int = 1  # makes values
 
-    def check_lineage(self, node: Keeper, *, power: bool) -> None:
+    def check_lineage(self, node: LoneKeeper, *, power: bool) -> None:
         view = node.row.store.view
         assert view is not None
         if self.lineage and view.lineage != self.lineage:
@@ -58,7 +57,7 @@ class Told:
             self.pruned = 0
         self.lineage = view.lineage
 
-    async def check(self, node: Keeper, *, power: bool) -> None:
+    async def check(self, node: LoneKeeper, *, power: bool) -> None:
         assert node.row.broken is None
         store = node.row.store
         assert [d for d in store.recovered.damages if not d.mended] == [], "a crash is no damage"
@@ -75,7 +74,7 @@ class Told:
                     assert found[number - first] == value, f"entry {number} of {topic}"
         assert await store.scrub() == []
 
-    async def work(self, node: Keeper) -> None:
+    async def work(self, node: LoneKeeper) -> None:
         producer, owner = Producer(node), Owner(node, b"%16d" % self.next)
         for index in range(COUNT):
             # Later segments of a life die as a whole, the first ones but for some entries.

@@ -13,12 +13,11 @@ import attrs
 import pytest
 import trio
 
-from duckrow.node.alone import Options, open_node
+from duckrow.node.alone import LoneKeeper, Options, open_node
 from duckrow.node.entries import entries_of
 from duckrow.node.env import Env
 from duckrow.node.errors import Damaged, DiskFailed
 from duckrow.node.housekeeping import HousekeepingOptions
-from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from duckrow.node.reading import Pull
 from sim.alone import Machine
@@ -36,7 +35,7 @@ COUNT = 36
 NEW = b"new"
 
 
-async def fill(node: Keeper) -> None:
+async def fill(node: LoneKeeper) -> None:
     producer = Producer(node)
     for number in range(1, COUNT + 1):
         result = await producer.produce("t", [b"%d " % number + bytes(60)])
@@ -78,7 +77,7 @@ class Seen:
     next: int  # the number of a new entry; 0: none
 
 
-async def look(node: Keeper) -> Seen:
+async def look(node: LoneKeeper) -> Seen:
     store, row = node.row.store, node.row
     told = bool(store.holes or store.recovered.damages or row.broken)
     found: dict[int, bytes] = {}

@@ -8,11 +8,11 @@ from functools import partial
 import pytest
 import trio
 
+from duckrow.node.alone import LoneKeeper
 from duckrow.node.checksum import crc32c
 from duckrow.node.damage import Damage
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed
-from duckrow.node.keeper import Keeper
 from duckrow.node.numberfolder import NumberFolder
 from duckrow.node.numbers import Numbers
 from duckrow.node.scrub import at_once
@@ -186,7 +186,7 @@ def test_a_round_of_a_node_mends_its_index_and_writes_another_snapshot_for_a_dam
     index = "numbers/" + in_folder(machine, "numbers")[1]
     before = machine.media.content(index)
 
-    async def work(node: Keeper) -> tuple[int, int]:
+    async def work(node: LoneKeeper) -> tuple[int, int]:
         snapshots = in_folder(machine, "state")
         machine.media.flip(index, 70)
         machine.media.flip(f"state/{snapshots[0]}")

@@ -9,10 +9,9 @@ import pytest
 import trio
 
 from duckrow.node import ended
-from duckrow.node.alone import Options
+from duckrow.node.alone import LoneKeeper, Options
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, DiskFailed
-from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from sim.alone import Machine
 from sim.nodekit import SMALL, at_level, run, values
@@ -28,7 +27,7 @@ class Seen:
     next: int  # the number that a new entry got; 0: none
 
 
-async def fill(node: Keeper) -> None:
+async def fill(node: LoneKeeper) -> None:
     """Entries 1 to 100, over five segments; a snapshot at position 40, and at 80."""
     producer = Producer(node)
     for number in range(1, 101):
@@ -36,7 +35,7 @@ async def fill(node: Keeper) -> None:
     await trio.sleep(10)
 
 
-async def look(node: Keeper) -> Seen:
+async def look(node: LoneKeeper) -> Seen:
     row = node.row
     there = [value.rstrip(b"\0") for value in await values(node, "t")]
     number = 0
@@ -139,7 +138,7 @@ def closed_when_full(level: str) -> tuple[Machine, Options]:
     """With the reserve gone, and not one free block."""
     machine, options = Machine(1), at_level(level)
 
-    async def work(node: Keeper) -> None:
+    async def work(node: LoneKeeper) -> None:
         producer, media = Producer(node), machine.media
         for number in range(1, 11):
             await producer.produce("t", [b"%d" % number + bytes(150)])
@@ -187,7 +186,7 @@ def test_killed_anywhere_while_it_is_closed_on_a_full_disk_a_row_is_whole(
         step += 1
         machine = Machine(step)
 
-        async def work(node: Keeper, machine: Machine = machine, step: int = step) -> None:
+        async def work(node: LoneKeeper, machine: Machine = machine, step: int = step) -> None:
             producer = Producer(node)
             for number in range(1, 61):
                 await producer.produce("t", [b"%d" % number + bytes(150)])
@@ -274,7 +273,7 @@ def test_an_index_of_numbers_is_written_about_durable_items_only() -> None:
     for seed in range(10):
         machine, made = Machine(seed), 0
 
-        async def until_indexed(node: Keeper, machine: Machine = machine) -> None:
+        async def until_indexed(node: LoneKeeper, machine: Machine = machine) -> None:
             nonlocal made
             producer = Producer(node)
             while not node.numbers.installed:

@@ -1,0 +1,145 @@
+"""What a node asks of its row, whoever keeps it: rule N1.
+
+    lonerow.py      a cluster of one: the row store is in this process
+    bridgedrow.py   the bridge keeps it, and this is a socket
+
+The node submits commands and follows items; it never orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+from .commands import Command
+from .errors import Corrupt, DuckrowError
+from .reading import Bodies
+from .row import Item, RowStatus
+from .scrub import Scrub
+from .segments import SegmentInfo
+from .storeoptions import StoreOptions
+
+
+class Store(Bodies, Protocol):
+    """Where the row lies."""
+
+    @property
+    def uuid(self) -> bytes: ...
+
+    @property
+    def formers(self) -> tuple[bytes, ...]:
+        """Names that it had before."""
+        ...
+
+    @property
+    def options(self) -> StoreOptions: ...
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def durable_position(self) -> int: ...
+
+    @property
+    def floor(self) -> int:
+        """The lowest position from which every item is whole."""
+        ...
+
+    def segments(self) -> list[SegmentInfo]: ...
+
+    async def place_of(self, position: int) -> int:
+        """
+        Raises:
+            NotFound, Corrupt: it was dropped, or is damaged.
+        """
+        ...
+
+    async def digest_of(self, position: int) -> bytes:
+        """
+        Raises:
+            NotFound, Corrupt: it was dropped, or is damaged.
+        """
+        ...
+
+    async def sync(self) -> None: ...
+
+    async def drop(self, numbers: Collection[int]) -> list[int]:
+        """Which of these segments went; the store has the last word (N6)."""
+        ...
+
+    async def rewrite(self, segment: int, live: AbstractSet[int]) -> int:
+        """Without the dead bodies; how many bytes that gave back.
+
+        Raises:
+            Full: there is no room for the copy.
+        """
+        ...
+
+
+class KeptRow(Protocol):
+    """`image` comes with the bridge: a row of one has nobody to give an image to."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def broken(self) -> Corrupt | None:
+        """The row ends where this says, damaged, and takes nothing more."""
+        ...
+
+    @property
+    def stuck(self) -> bool:
+        """There was no room even for what makes room."""
+        ...
+
+    def status(self) -> RowStatus: ...
+
+    def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:
+        """What the node does when the disk runs full; and what it has to read through, too."""
+        ...
+
+    # The past.
+
+    def follow(self, after: int) -> None:
+        """`take` begins behind this position.  Once, before the first `take`.
+
+        Raises:
+            Corrupt: the row does not have what follows, any more or yet (N4).
+        """
+        ...
+
+    async def leads(self, after: int, upto: int) -> bool:
+        """Whether the row can be read from the one position to the other."""
+        ...
+
+    # The present.
+
+    def submit(self, commands: Sequence[Command]) -> None:
+        """Takes commands into the open bundle, in this order.
+
+        Raises:
+            Full: the disk is at its reserve; nothing of it was taken.
+            NoQuorum: too much is pending; nothing of it was taken.
+        """
+        ...
+
+    def withdraw(self, command: Command) -> bool:
+        """True: it had not entered a bundle and never will."""
+        ...
+
+    async def take(self) -> list[Item]:
+        """The next items of the row, in order; waits until there is one.  One caller at a time."""
+        ...
+
+    def take_refused(self) -> Sequence[tuple[Command, DuckrowError]]:
+        """What was submitted, and is certainly not written, with the reason."""
+        ...
+
+    def release(self, position: int, oldest_body: int) -> None:
+        """Items below `position` are in two snapshots; bodies below item `oldest_body` are not waited for (N6)."""
+        ...
+
+    async def use_reserve(self) -> bool:
+        """True: there is a little more room now, for what makes room."""
+        ...
