@@ -1,8 +1,9 @@
 """Attach: the node at its bridge, over a Unix socket (N1).
 
 One node at a time: a new one takes the place of an older one, which may be dead.  It is told items
-from where it says, each round's as soon as they are written, and how far the row is durable (N4).
-While it does not read, nothing is kept for it: it is a cursor (follower.py).
+from where it says, each round's in one write as soon as they are in the row, and some twenty times a
+second how far the row is durable (N4).  While it does not read, nothing is kept for it: it is a
+cursor (follower.py).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .links import Stream
 from .process import Bridge
 
 AHEAD_BYTES: Final = 1 * MIB
+STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
 
 
 class Attach:
@@ -61,11 +63,11 @@ class Attach:
 
     def _on_round(self) -> None:
         if self._node is not None:
-            self._node.tell_status()
+            self._node.tell_round()
 
     def _on_staged(self, bundle: Bundle) -> None:
         if self._node is not None:
-            self._node.tell(wire.staged(bundle))
+            self._node.tell_staged(bundle)
 
 
 class _Node:
@@ -76,6 +78,8 @@ class _Node:
         self._told: tuple[int, RowStatus] | None = None
         self._segments: list[list[object]] = []
         self._welcome = False
+        self._changed: float | None = None  # since when the row has another end than was told
+        self._awaited: set[bytes] = set()  # heads of commands of which `accepted` is waited for
 
     async def run(self) -> None:
         reader = FrameReader()
@@ -98,19 +102,52 @@ class _Node:
             self._output.put(buffers)
             self._output.flush()
 
-    def tell_status(self) -> None:
-        """If there is something new in it."""
+    def tell_staged(self, bundle: Bundle) -> None:
+        """If somebody waits for that: mostly the item follows at once."""
+        if self._awaited:
+            awaited = self._awaited.intersection([head for head, _ in bundle.commands])
+            if awaited:
+                self._awaited -= awaited
+                self.tell(wire.staged(bundle))
+
+    def tell_round(self) -> None:
+        """What was ordered, and what else is new."""
         if not self._welcome:
             return
+        follower, output = self._follower, self._output
+        if follower is not None and follower.is_behind:
+            items = follower.take_nowait() if output.bytes <= AHEAD_BYTES else []
+            for item in items:
+                output.put(wire.item(item))
+            if not items:
+                follower.wake()
+        if self._is_status_due():
+            self._tell_status()
+        output.flush()
+
+    def _is_status_due(self) -> bool:
+        if self._told is None:
+            return True
+        floor, told = self._told
+        status = self._bridge.status()
+        if (told.position, told.durable) == (status.position, status.durable):
+            self._changed = None
+        elif self._changed is None:
+            self._changed = trio.current_time()
+        elif trio.current_time() - self._changed >= STATUS_SECONDS:
+            return True
+        same = status._replace(position=told.position, durable=told.durable)
+        return floor != self._bridge.store.floor or same != told
+
+    def _tell_status(self) -> None:
         store, status = self._bridge.store, self._bridge.status()
+        self._changed = None
         segments: list[list[object]] = [list(each) for each in map(_facts, store.segments())]
         if segments[:-1] != self._segments[:-1] or len(segments) != len(self._segments):
             self._segments = segments
             self._output.put(wire.frame([int(wire.Told.SEGMENTS), segments]))
-        if self._told != (store.floor, status):
-            self._told = store.floor, status
-            self._output.put(wire.status(status, store.floor))
-            self._output.flush()
+        self._told = store.floor, status
+        self._output.put(wire.status(status, store.floor))
 
     # -- what it says -------------------------------------------------------------------------
 
@@ -129,6 +166,9 @@ class _Node:
                 bridge.submit(commands)
             except NoQuorum as error:
                 self.tell(wire.refused(commands, error))
+            else:
+                if wire.is_awaited(fields):
+                    self._awaited.update([head for head, _ in commands])
         elif kind == Said.SETTLE:
             bridge.settle([(view, origin, s) for view, origin, s in fields[0]])
         elif kind == Said.RELEASE:
@@ -157,7 +197,8 @@ class _Node:
             )
         )
         self._welcome = True
-        self.tell_status()
+        self._tell_status()
+        self._output.flush()
 
     def _follow(self, after: int) -> None:
         if self._follower is not None:

@@ -33,10 +33,14 @@ class Follower:
         self._read = read
         self._live: deque[Item] = deque()
         self._live_bytes = 0
+        self._reads = False  # `take` waits for the store
         self._wakeup = Wakeup()
 
     def placed(self, item: Item) -> bool:
-        """The next item of the row.  False: it is known here, from before the row lost its end."""
+        """The next item of the row.  False: it is known here, from before the row lost its end.
+
+        Whoever says so then calls `take_nowait` or `wake`.
+        """
         self._end = item.position
         if item.position < self._next:
             return False
@@ -47,8 +51,22 @@ class Follower:
         if not self._live or self._live[-1].position == item.position - 1:
             self._live.append(item)
             self._live_bytes += size
-        self._wakeup.wake()
         return True
+
+    @property
+    def is_behind(self) -> bool:
+        return self._next <= self._end
+
+    def wake(self) -> None:
+        """Whoever waits in `take` looks again."""
+        self._wakeup.wake()
+
+    def take_nowait(self) -> list[Item]:
+        """The next items, if they are in memory: so what was just ordered costs no task its turn."""
+        live = self._live
+        if self._reads or not live or live[0].position != self._next:
+            return []
+        return self._taken()
 
     async def take(self) -> list[Item]:
         """The next items; waits until there is one.
@@ -62,10 +80,18 @@ class Follower:
         while live and live[0].position < self._next:
             live.popleft()
         if live and live[0].position == self._next:
-            items = list(live)
-            live.clear()
-            self._live_bytes = 0
-        else:
+            return self._taken()
+        self._reads = True
+        try:
             items = await self._read(self._next, PAST_BYTES)
+        finally:
+            self._reads = False
+        self._next = items[-1].position + 1
+        return items
+
+    def _taken(self) -> list[Item]:
+        items = list(self._live)
+        self._live.clear()
+        self._live_bytes = 0
         self._next = items[-1].position + 1
         return items

@@ -157,9 +157,8 @@ class Bridge:
         return self.member.withdraw(command)
 
     def settle(self, names: Sequence[Name]) -> None:
-        """Every command of these own bundles has its final result (N3)."""
+        """Every command of these own bundles has its final result (N3); with the next round."""
         self.staging.settle(names)
-        self._work.wake()
 
     def follow(self, after: int) -> Follower:
         """Items from behind a position; to be given back with `unfollow`."""

@@ -38,6 +38,7 @@ from .storeoptions import StoreOptions
 from .wakeup import Wakeup
 
 RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
+SETTLE_AT: Final = 64  # bundles; fewer go with what is said next, or when the bridge is idle
 COMMAND_BYTES: Final = 256  # what a command that waits costs besides its bytes
 
 
@@ -73,7 +74,9 @@ class BridgedRow:
         self._output: Output | None = None
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
+        self._awaited: set[bytes] = set()  # of these, those of which `on_staged` has to be told
         self._taken: list[Name] = []  # own bundles that the last `take` gave
+        self._applied: list[Name] = []  # own bundles that are applied, and not settled
         self._ordered: tuple[Name, ...] = ()  # stages that were in the row before; settled later
         self._ordered_until = 0
         self._unsettled: dict[bytes, Command] = {}  # submitted, and not seen in the row; by head
@@ -127,7 +130,7 @@ class BridgedRow:
         """See `KeptRow.leads`; not asked of a bridge, so a start takes the newest snapshot."""
         return after >= upto
 
-    def submit(self, commands: Sequence[Command]) -> None:
+    def submit(self, commands: Sequence[Command], *, accepted: bool = False) -> None:
         """See `KeptRow.submit`."""
         size = sum(map(_size, commands))
         if self._unsettled and self._unsettled_bytes + size > PENDING_BYTES_MAX:
@@ -139,8 +142,11 @@ class BridgedRow:
             if command.head not in self._unsettled:
                 self._unsettled[command.head] = command
                 self._unsettled_bytes += _size(command)
+                if accepted:
+                    self._awaited.add(command.head)
         if self._output is not None:
-            self._send(wire.submit(commands))
+            self._settle_applied()
+            self._send(wire.submit(commands, accepted=accepted))
 
     def withdraw(self, command: Command) -> bool:
         """Only while the bridge is away is it known that nothing took it."""
@@ -158,7 +164,11 @@ class BridgedRow:
 
     async def take(self) -> list[Item]:
         """See `KeptRow.take`; what the last call gave is applied, and so it is settled."""
-        self._settle_taken()
+        self._applied += self._taken
+        self._taken.clear()
+        if len(self._applied) >= SETTLE_AT and self._output is not None:
+            self._settle_applied()
+            self._output.flush()
         while not self._items and not self._refused:
             await self._taker.wait()
         items = list(self._items)
@@ -191,16 +201,18 @@ class BridgedRow:
     async def use_reserve(self) -> bool:
         return False
 
-    def _settle_taken(self) -> None:
-        if self._taken and self._output is not None:
-            names, self._taken = self._taken, []
-            self._send(wire.frame([int(Said.SETTLE), [list(name) for name in names]]))
+    def _settle_applied(self) -> None:
+        """Goes out with what is said next: nobody waits for it."""
+        if self._applied and self._output is not None:
+            names, self._applied = self._applied, []
+            self._output.put(wire.frame([int(Said.SETTLE), [list(name) for name in names]]))
 
     def _forget(self, head: bytes) -> bool:
         command = self._unsettled.pop(head, None)
         if command is None:
             return False
         self._unsettled_bytes -= _size(command)
+        self._awaited.discard(head)
         return True
 
     # -- the connection -----------------------------------------------------------------------
@@ -235,7 +247,7 @@ class BridgedRow:
         if self._after is not None:
             output.put(wire.frame([int(Said.FOLLOW), self._after]))
         for command in self._unsettled.values():
-            output.put(wire.submit([command]))
+            output.put(wire.submit([command], accepted=command.head in self._awaited))
         for question in self._asked.values():
             output.put(question.frame)
         output.flush()
@@ -255,6 +267,9 @@ class BridgedRow:
             if not self._ordered_until:
                 self._ordered_until = self._status.position
             self.ready.set()
+            if self._applied and self._output is not None:
+                self._settle_applied()
+                self._output.flush()
         elif kind == Told.SEGMENTS:
             self.store.told = [SegmentInfo(*each) for each in fields[0]]
         elif kind == Told.STAGED:

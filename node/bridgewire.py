@@ -22,6 +22,7 @@ from .errors import Corrupt, DuckrowError, rebuilt
 from .frames import Frame
 from .row import Bundle, Item, RowStatus, View
 from .rowwire import (
+    BUNDLE_FIELDS,
     MALFORMED,
     Written,
     decode_bundle,
@@ -98,9 +99,15 @@ def opened(found: Frame) -> tuple[int, list[Any]]:
 # -- commands and items -------------------------------------------------------------------------
 
 
-def submit(commands: Sequence[Command]) -> list[Buffer]:
+def submit(commands: Sequence[Command], *, accepted: bool = False) -> list[Buffer]:
+    """`accepted`: STAGED is waited for, and told."""
     head, body = encode_bundle(_nameless(commands))
-    return frame([int(Said.SUBMIT), *head], *body)
+    return frame([int(Said.SUBMIT), *head, accepted], *body)
+
+
+def is_awaited(fields: list[Any]) -> bool:
+    """Of what `submit` makes."""
+    return fields[BUNDLE_FIELDS:] == [True]
 
 
 def refused(commands: Sequence[Command], error: DuckrowError) -> list[Buffer]:

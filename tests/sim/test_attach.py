@@ -168,7 +168,6 @@ def test_nodes_at_their_bridges_have_one_state() -> None:
 
     split = play(1, script)
     assert len(split.results) > 60
-    assert all(split.accepted[id_] > 10 for id_ in (1, 2, 3))
 
 
 def test_a_node_comes_back_to_a_bridge_that_went_on_and_reads_old_bodies_from_it() -> None:
@@ -215,12 +214,14 @@ def test_what_a_node_took_while_its_machine_is_cut_off_is_staged_there_and_order
             split.world.net.partition(["m1"], [f"m{other}"])
         await trio.sleep(3)
         assert not split.nodes[1].row.status().active
-        before, results = split.accepted[1], len(split.results)
+        results = len(split.results)
         node = split.nodes[1]
+        assert split.accepted == {}, "nobody has waited for that"
         turn = makers.Turn(b"p" * 16, seq=1, time=node.wall_us())
-        node.submit(makers.produce(turn, "rides", BODY, 3))
+        row = cast(BridgedRow, node.row)
+        row.submit([makers.produce(turn, "rides", BODY, 3)], accepted=True)
         await trio.sleep(0.5)
-        assert split.accepted[1] == before + 1, "durable here, and not ordered"
+        assert split.accepted == {1: 1}, "durable here, and not ordered"
 
         split.kill("n", 1)
         split.kill("m", 1, power=True)
@@ -290,7 +291,8 @@ def test_a_thousand_commands_that_were_staged_one_by_one_are_ordered_once_and_in
         node = split.nodes[1]
         for seq in range(1, 1001):
             turn = makers.Turn(b"p" * 16, seq=seq, time=node.wall_us())
-            node.submit(makers.produce(turn, "rides", BODY, 3))
+            row = cast(BridgedRow, node.row)
+            row.submit([makers.produce(turn, "rides", BODY, 3)], accepted=True)
             await trio.sleep(0.002)
         await trio.sleep(0.5)
         assert split.accepted[1] > 900, "each in a bundle of its own"
