@@ -17,6 +17,7 @@ from typing import TypeVar
 import attrs
 import trio
 
+from . import keptplaces
 from .capture import restore
 from .env import Disk, Env
 from .errors import Corrupt, DiskFailed, NotFound, UnknownVersion
@@ -30,7 +31,7 @@ from .numbers import Numbers
 from .proof import prover
 from .rare import rare_cache, rare_housekeeping, rare_store
 from .snapshots import Snapshot, Snapshots
-from .state import State
+from .state import State, waiting_positions
 from .storeoptions import StoreOptions
 from .upkeep import unknown_segments
 
@@ -129,6 +130,9 @@ async def recovered(
                 continue
             chunks = [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
         numbers = Numbers(store.uuid)
+        waiting = frozenset(waiting_positions(state))
+        kept = keptplaces.restored(chunks).items()
+        numbers.kept = {position: place for position, place in kept if position in waiting}
         holes = numbers.load([*files, *restored(chunks)], state.position)
         lost = unknown_segments(holes, store.segments())
         if best is None or (
@@ -168,6 +172,11 @@ async def _beginnings(row: KeptRow, snapshots: Snapshots) -> list[Snapshot | Non
             await snapshots.forget(position)  # of another row: this one will come to its position
     for snapshot in await snapshots.load(end):
         position = snapshot.identity.position
+        if position < row.store.floor - 1:
+            snapshots.refused.append(
+                f"snapshot at {position}: the row goes on behind {row.store.floor - 1}"
+            )
+            continue
         try:
             why = await _misfit(row, snapshot)
         except Corrupt as error:

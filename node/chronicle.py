@@ -79,6 +79,7 @@ class Chronicle:
     heard: dict[int, int] = attrs.field(factory=dict)  # origin -> last s in the installed view
     waiting: dict[int, Waiting] = attrs.field(factory=dict)  # by place
     staged: dict[Name, Stage] = attrs.field(factory=dict)  # own bundles, the oldest first
+    base: BaseForm | None = None  # the last image that took the place of the row
     _named: _Named = attrs.field(default=_Named(b"", 0, None), init=False, eq=False)
 
     @property
@@ -157,17 +158,28 @@ class Chronicle:
     def based(self, base: BaseForm) -> None:
         """An image took the place of everything up to its position.
 
-        What waited is in the image, or never will be in the row.  uuid, starts, the newest view, the
-        register and what is staged stay.
+        What waited is in the image, or never will be in the row, but for what this member acked of
+        the view that goes on there.  uuid, starts, the newest view, the register and what is staged
+        stay.
         """
+        view, heard = decode_view(base.view).id, dict(base.heard)
         self.position, self.digest = base.position, base.digest
         self.installed = base.view
         newest = self.newest_view
-        if newest is None or newest.id < decode_view(base.view).id:
+        if newest is None or newest.id < view:
             self.newest = base.view
         self.floor = base.position + 1
-        self.heard.clear()
-        self.waiting.clear()
+        self.base = base
+        self.waiting = {
+            place: waiting
+            for place, waiting in self.waiting.items()
+            if (waiting.view > view if waiting.raw else waiting.view == view)
+            and (waiting.raw or waiting.s > heard.get(waiting.origin, 0))
+        }
+        for waiting in self.waiting.values():
+            if not waiting.raw:
+                heard[waiting.origin] = max(heard.get(waiting.origin, 0), waiting.s)
+        self.heard = heard
 
     def in_order(self) -> list[int]:
         """The places of what waits, as it would be ordered alone: bundles by view and s, then views."""
@@ -234,8 +246,15 @@ class Chronicle:
             self.floor,
             [[origin, s] for origin, s in self.heard.items()],
             [[place, *waiting] for place, waiting in self.waiting.items()],
-            *([[[*stage, *name] for name, stage in self.staged.items()]] if self.staged else ()),
+            *self._rare_copies(),
         ]
+
+    def _rare_copies(self) -> list[object]:
+        """What most stores have nothing of; not written then."""
+        staged = [[*stage, *name] for name, stage in self.staged.items()]
+        if self.base is not None:
+            return [staged, self.base.encode()]
+        return [staged] if staged else []
 
     @classmethod
     def of_copies(cls, copies: object) -> Chronicle:
@@ -257,8 +276,8 @@ class Chronicle:
                 floor,
                 heard,
                 waiting,
-                *staged,
-            ) = copies[:13]  # type: ignore[index]  # the exceptions below are the check
+                *rare,
+            ) = copies[:14]  # type: ignore[index]  # the exceptions below are the check
             found = cls(
                 uuid,
                 tuple(formers),
@@ -274,8 +293,9 @@ class Chronicle:
                 {place: Waiting(*rest) for place, *rest in waiting},
                 {
                     (view, origin, s): Stage(place, ordered)
-                    for place, ordered, view, origin, s in (staged[0] if staged else ())
+                    for place, ordered, view, origin, s in (rare[0] if rare else ())
                 },
+                BaseForm.decode(rare[1]) if len(rare) > 1 else None,
             )
         except (TypeError, ValueError, IndexError) as error:
             raise cbor.malformed("the copies at the beginning of a segment", copies) from error

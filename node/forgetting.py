@@ -34,10 +34,12 @@ class Forgetting:
     def __init__(self, disk: Disk, shelf: Shelf, writer: Writer, followable_bytes: int) -> None:
         self._disk, self._shelf, self._writer = disk, shelf, writer
         self._followable_bytes = followable_bytes
-        self._released = 0  # position: what reaches less far may go
+        self.released = 0  # position: what reaches less far may go
+        # What is being given to others: those segments, and all that reach behind a position.
+        self.pins: dict[int, tuple[int, frozenset[int]]] = {}
 
     def release(self, position: int, oldest_body: int) -> None:
-        self._released = max(self._released, min(position, oldest_body))
+        self.released = max(self.released, min(position, oldest_body))
 
     def may_go(self) -> list[int]:
         """The numbers of the segments that no veto holds."""
@@ -49,12 +51,19 @@ class Forgetting:
                 and segment.number < segment_of(self._writer.durable)
                 and segment.number not in unindexed
                 and not segment.unread
-                and segment.reach < self._released
+                and segment.reach < self.released
                 and newer >= self._followable_bytes
+                and not self._is_pinned(segment)
             ):
                 found.append(segment.number)
             newer += segment.size
         return found
+
+    def _is_pinned(self, segment: Segment) -> bool:
+        return any(
+            segment.reach > position or segment.number in numbers
+            for position, numbers in self.pins.values()
+        )
 
     async def drop(self, numbers: Collection[int]) -> list[int]:
         """Unlinks those that may go; returns them.

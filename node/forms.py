@@ -9,7 +9,7 @@ The heads are CBOR arrays (records.py says how they lie in files):
     REGISTER  promised and accepted for the next view (registerform.py)
     BUNDLE    view, origin, s, lamport, stamp, count, length of the heads, item crc
     ITEM      position, place of the bundle or view, item crc, digest
-    BASE      position, digest, view, files
+    BASE      position, digest, view, files, and of each origin the last s of that view
     SETTLED   view, origin, s
     MARK      nothing
     FLOOR     position
@@ -121,16 +121,21 @@ class BaseForm(NamedTuple):
     position: int
     digest: bytes
     view: bytes  # the installed one there, encoded
-    files: tuple[str, ...]  # of the image; whoever makes images says what is in them
+    files: tuple[str, ...]  # of the image (images.py)
+    heard: tuple[tuple[int, int], ...] = ()  # origin and s of its last bundle in that view
 
     def encode(self) -> bytes:
-        return cbor.dumps([*self[:3], list(self.files)])
+        return cbor.dumps([*self[:3], list(self.files), [list(each) for each in self.heard]])
 
     @classmethod
     def decode(cls, head: bytes) -> BaseForm:
-        position, digest, view, files = found = fields(head, 4, "a base")
+        position, digest, view, files, heard = found = fields(head, 5, "a base")
+        try:
+            last = tuple([(origin, s) for origin, s in heard])
+        except (TypeError, ValueError) as error:
+            raise cbor.malformed("a base", found) from error
         if (
-            not _are_counts(position)
+            not _are_counts(position, *(number for pair in last for number in pair))
             or not type(digest) is type(view) is bytes
             or len(digest) != DIGEST_BYTES
             or type(files) is not list
@@ -138,7 +143,7 @@ class BaseForm(NamedTuple):
         ):
             raise cbor.malformed("a base", found)
         decode_view(view)
-        return cls(position, digest, view, tuple(files))
+        return cls(position, digest, view, tuple(files), last)
 
 
 class SettledForm(NamedTuple):

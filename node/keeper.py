@@ -23,10 +23,11 @@ from .apply import apply
 from .cache import Cache
 from .calls import Calls, Key, key_of
 from .commands import PID_BYTES, Command, Head, decode_head
-from .effects import Answer, Appended, Created, Deleted, Effect, Result
+from .effects import Answer, Appended, Configured, Created, Deleted, Effect, Result
 from .errors import Corrupt, DuckrowError, Full, NoQuorum, NotFound, Timeout
 from .keptrow import KeptRow
 from .numbers import Numbers, older
+from .pins import Pins
 from .reading import Reader
 from .row import Bundle, Item
 from .settings import Create
@@ -58,7 +59,8 @@ class Keeper:
         self.numbers = numbers
         self.cache = Cache() if cache is None else cache
         self.waiters = Waiters()
-        self.reader = Reader(state, numbers, self.cache, row.store, self.waiters)
+        self.pins = Pins(state, numbers)
+        self.reader = Reader(state, numbers, self.cache, row.store, self.waiters, self.pins)
         self.calls = Calls()
         self.tally = Tally()
         self.on_progress: Callable[[Item], None] = lambda _item: None  # housekeeping counts
@@ -192,9 +194,17 @@ class Keeper:
         """Where the bodies of older items lie; one that is damaged is told when it is read."""
         for position in places:
             try:
-                places[position] = await self.row.store.place_of(position)
+                places[position] = await self.place_of(position)
             except (Corrupt, NotFound):
                 pass  # stays NOWHERE
+
+    async def place_of(self, position: int) -> int:
+        """
+        Raises:
+            NotFound, Corrupt: as of the store.
+        """
+        kept = self.numbers.kept.get(position)
+        return await self.row.store.place_of(position) if kept is None else kept
 
     def _tell(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -204,8 +214,12 @@ class Keeper:
                 self.tally.entries += effect.count
                 self.tally.bytes += effect.size
                 self.waiters.wake(effect.topic, effect.partition)
+            elif isinstance(effect, Configured):
+                self.pins.configured(effect.topic_id)
             elif isinstance(effect, Created | Deleted):
                 self.waiters.wake_all(effect.topic)
+                if isinstance(effect, Deleted):
+                    self.pins.forget(effect.topic_id)
 
     # What falls due when nothing happens needs an item to happen at: a clock command.
 

@@ -32,11 +32,13 @@ from .checksum import crc32c
 from .env import Buffer
 from .errors import Corrupt
 from .limits import PARTITIONS_MAX
+from .places import SEGMENT_SHIFT
 
 ROW: Final = struct.Struct("<QQqQ")
 ROW_BYTES: Final = ROW.size
 # Offsets of the fields that rows are found by.
 FIRST: Final = 0
+_PLACE: Final = 8
 TIME: Final = 16
 POSITION: Final = 24
 COUNT_BITS: Final = 24
@@ -159,15 +161,51 @@ def encode(
     if block:
         sums.append(crc32c(block))
         yield bytes(block)
+    yield from _tail(cover, store, rows, columns, strays, sums)
+
+
+def _tail(
+    cover: Cover,
+    store: bytes,
+    rows: int,
+    columns: Sequence[array[int] | memoryview[int]],
+    strays: Sequence[Stray],
+    sums: array[int],
+) -> Iterator[bytes]:
     if len(sums) % 2:
         sums.append(0)
     stray_columns = [array("Q", column) for column in zip(*strays, strict=True)]
     tail = b"".join(column.tobytes() for column in (*columns, *stray_columns, sums))
-    counts = (cover.segment, cover.after, cover.upto, rows, len(runs), len(strays))
+    counts = (cover.segment, cover.after, cover.upto, rows, len(columns[0]), len(strays))
     tail += _TRAILER.pack(_MAGIC, store, *counts, cover.sealed)
     tail += _CRC.pack(crc32c(tail))
     for at in range(0, len(tail), BLOCK_BYTES):
         yield tail[at : at + BLOCK_BYTES]
+
+
+def moved(file: NumberFile, shift: int, store: bytes) -> Iterator[bytes]:
+    """The pieces of the file that says the same in a store where its segments have higher numbers.
+
+    Places grow by the same sum everywhere, so the rows of a block are moved by one addition of two
+    very long numbers.
+
+    Raises:
+        Corrupt: it is damaged.
+    """
+    summand = bytearray(ROW_BYTES)
+    _FIELD.pack_into(summand, _PLACE, shift << SEGMENT_SHIFT)
+    sums = array("I")
+    for index in range(-(-file.rows // BLOCK_ROWS)):
+        block = file.block(index)
+        rows = len(block) // ROW_BYTES
+        number = int.from_bytes(block, "little") + int.from_bytes(summand * rows, "little")
+        block = number.to_bytes(len(block), "little")
+        sums.append(crc32c(block))
+        yield block
+    columns = (file.keys, file.firsts, file.lasts, file.starts, file.sizes)
+    strays = [stray._replace(segment=stray.segment + shift) for stray in file.strays]
+    cover = file.cover._replace(segment=file.cover.segment + shift)
+    yield from _tail(cover, store, file.rows, columns, strays, sums)
 
 
 class Warm:
@@ -286,7 +324,7 @@ class NumberFile:
     def field(self, row: int, offset: int) -> int:
         """Eight bytes of a row.  Raises Corrupt when its block is damaged."""
         block, row = divmod(row, BLOCK_ROWS)
-        return read_field(self._block(block), row, offset)
+        return read_field(self.block(block), row, offset)
 
     def lower_bound(self, start: int, stop: int, offset: int, target: int) -> int:
         """The first of rows start <= row < stop whose field is at least `target`, or `stop`.
@@ -298,7 +336,7 @@ class NumberFile:
         block = start // BLOCK_ROWS + later
         before = block * BLOCK_ROWS
         lo, hi = max(start - before, 0), min(stop - before, BLOCK_ROWS)
-        return before + bisect_left(column(self._block(block), offset), target, lo, hi)
+        return before + bisect_left(column(self.block(block), offset), target, lo, hi)
 
     def decode(self, start: int, stop: int) -> list[Row]:
         """Rows start <= row < stop.  Raises Corrupt when one of their blocks is damaged."""
@@ -306,7 +344,7 @@ class NumberFile:
         while start < stop:
             block, row = divmod(start, BLOCK_ROWS)
             end = min(row + stop - start, BLOCK_ROWS)
-            found += decode_rows(self._block(block), row, end)
+            found += decode_rows(self.block(block), row, end)
             start += end - row
         return found
 
@@ -314,7 +352,7 @@ class NumberFile:
         """The rows of the partition at `index`, as they lie in the file.  Raises Corrupt."""
         start, stop = self.span(index)
         blocks = range(start // BLOCK_ROWS, (stop - 1) // BLOCK_ROWS + 1)
-        rows = b"".join(map(self._block, blocks))
+        rows = b"".join(map(self.block, blocks))
         at = blocks.start * BLOCK_ROWS
         return rows[(start - at) * ROW_BYTES : (stop - at) * ROW_BYTES]
 
@@ -322,7 +360,7 @@ class NumberFile:
         """Reads and checks all of it."""
         try:
             for block in range(-(-self.rows // BLOCK_ROWS)):
-                self._block(block)
+                self.block(block)
         except Corrupt:
             return False
         return True
@@ -336,7 +374,8 @@ class NumberFile:
         """What is needed from here on is read and checked again."""
         self._blocks.clear()
 
-    def _block(self, index: int) -> Buffer:
+    def block(self, index: int) -> Buffer:
+        """Some rows, checked.  Raises Corrupt."""
         block = self._blocks.get(index)
         return self._checked(index) if block is None else block
 

@@ -117,6 +117,20 @@ class NumberFolder:
         if await self._folder.exists(_name(segment)):
             await self._folder.unlink(_name(segment))
 
+    async def put(self, segment: int, pieces: Iterable[bytes]) -> bool:
+        """A file that is not made here.  False: the disk is full.
+
+        Raises:
+            DiskFailed: for any other error.
+        """
+        return await self._write(_name(segment), pieces)
+
+    async def clear(self) -> None:
+        """All of it speaks of another row."""
+        for name in await self.names():
+            await self._folder.unlink(name)
+        await self._folder.sync_names()
+
     async def _map(self, name: str) -> NumberFile:
         file = await self._folder.open(name)
         try:

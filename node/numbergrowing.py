@@ -14,8 +14,8 @@ from .errors import Corrupt
 from .numberchain import Tail
 from .numberfile import ROW_BYTES, Cover, NumberFile, Run, Stray, encode
 
-_PART: Final = "rows"
-_END: Final = "rows' end"
+PART: Final = "rows"
+END: Final = "rows' end"
 
 
 class Growing:
@@ -77,8 +77,8 @@ def captured(files: Sequence[Iterator[bytes]]) -> Iterator[tuple[str, bytes]]:
     """Files as chunks of a snapshot."""
     for pieces in files:
         for piece in pieces:
-            yield _PART, piece
-        yield _END, b""
+            yield PART, piece
+        yield END, b""
 
 
 def restored(chunks: Iterable[tuple[str, bytes]]) -> list[NumberFile]:
@@ -90,9 +90,9 @@ def restored(chunks: Iterable[tuple[str, bytes]]) -> list[NumberFile]:
     files: list[NumberFile] = []
     data = bytearray()
     for kind, piece in chunks:
-        if kind == _PART:
+        if kind == PART:
             data += piece
-        elif kind == _END:
+        elif kind == END:
             files.append(NumberFile(bytes(data), captured=True))
             data = bytearray()
     if data:

@@ -23,8 +23,10 @@ again about items up to there is ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
+from . import keptplaces
 from .effects import Appended, Deleted, Effect, Pruned
 from .numberchain import Chain, Tail
 from .numberfile import (
@@ -55,6 +57,10 @@ class Numbers:
     def __init__(self, store: bytes) -> None:
         self.store = store  # uuid: places mean nothing in another store
         self.covered = 0
+        # Bodies that came with an image and waited there, by position: no item here says where they lie.
+        self.kept: dict[int, int] = {}
+        # How far entries of (topic id, partition) below a first number may be forgotten: pins.py.
+        self.held: Callable[[int, int, int], int] = lambda _topic_id, _partition, first: first
         self._position = 0  # of the item whose effects are being noted
         self._known = False  # they are known already
         self._segment = -1  # the newest one
@@ -138,8 +144,13 @@ class Numbers:
             self._life.stray(stray, self._growing[-1])
 
     def prune(self, topic_id: int, partition: int, first: int) -> None:
-        """Entries below `first` are gone."""
+        """Entries below `first` are gone, but for those that are held."""
+        first = self.held(topic_id, partition, first)
         self._life.prune(topic_id << PARTITION_BITS | partition, first)
+
+    def pruned(self, topic_id: int, partition: int) -> int:
+        """The lowest number that is not forgotten, as far as this index was told."""
+        return self._life.first(topic_id << PARTITION_BITS | partition)
 
     def forget(self, topic_id: int) -> None:
         """The topic was deleted."""
@@ -218,7 +229,8 @@ class Numbers:
     def capture(self) -> Iterator[tuple[str, bytes]]:
         """What no file holds, as it is now, in chunks for the snapshot of the same position."""
         unfiled = self._growing[1:] if self._installing else self._growing
-        return captured([each.encode(self.store, self.covered) for each in unfiled])
+        rows = captured([each.encode(self.store, self.covered) for each in unfiled])
+        return chain(keptplaces.chunks(self.kept), rows) if self.kept else rows
 
     def load(self, files: Iterable[NumberFile], position: int) -> list[tuple[int, int]]:
         """Begins with whole files from the folder, and from the snapshot of the state at `position`.

@@ -29,6 +29,7 @@ from .errors import Conflict, Refused
 from .findings import Hole
 from .forgetting import Forgetting
 from .forms import UUID_BYTES
+from .images import Images, finish
 from .incarnation import Incarnation
 from .opening import Beyond, Opened, open_folder
 from .records import RecordKind
@@ -87,6 +88,7 @@ class RowStore:
         self._appending = Appending(chronicle, self._writer)
         self._incarnation = Incarnation(disk, env, chronicle, self._shelf, self._writer)
         self._forgetting = Forgetting(disk, self._shelf, self._writer, options.followable_bytes)
+        self.images = Images(disk, chronicle, self._shelf, self._writer)
 
     @classmethod
     async def open(
@@ -108,7 +110,10 @@ class RowStore:
         done = False
         try:
             doubted = await disk.exists(doubt.NAME)  # then the kernel may have dropped something
-            opened = await open_folder(disk, options, "" if doubted else env.boot_id, beyond)
+            boot_id = "" if doubted else env.boot_id
+            opened = await open_folder(disk, options, boot_id, beyond)
+            if await finish(disk, opened.chronicle.base if opened.chronicle else None):
+                opened = await open_folder(disk, options, boot_id, beyond)
             reserve = Reserve(disk, options)
             await reserve.open(blank=opened.chronicle is None)
             store = cls(disk, env, options, reserve, opened)
@@ -220,8 +225,11 @@ class RowStore:
 
         Raises: as `place_of`.
         """
-        if position == self.chronicle.position:
-            return self.chronicle.digest
+        chronicle = self.chronicle
+        if position == chronicle.position:
+            return chronicle.digest
+        if chronicle.base is not None and position == chronicle.base.position:
+            return chronicle.base.digest
         return await self._reads.digest_of(position)
 
     async def read_heads(self, place: int) -> StoredHeads:
@@ -360,12 +368,20 @@ class RowStore:
         """See `Row.release`; it is only a leave, `drop` and `rewrite` say what goes."""
         self._forgetting.release(position, oldest_body)
 
+    def pin(self, name: int, position: int, segments: Collection[int]) -> None:
+        """Until `unpin`: those segments stay, and so does what is behind the position."""
+        self._forgetting.pins[name] = position, frozenset(segments)
+
+    def unpin(self, name: int) -> None:
+        self._forgetting.pins.pop(name, None)
+
     async def drop(self, numbers: Collection[int]) -> list[int]:
         """Unlinks those of these segments that may go; returns them.
 
         Raises:
             DiskFailed: the process has to end.
         """
+        await self.images.released(self._forgetting.released)
         held = self.chronicle.held
         return await self._forgetting.drop([each for each in numbers if each not in held])
 

@@ -7,6 +7,9 @@ reserve        space that is given up when the disk is full
 doubt          a sync failed (doubt.py)
 ended          where the row ended, if a full disk kept the index out (ended.py)
 scrubbed       when everything was read last (scrubrounds.py)
+image-…        the state of an image that became the row (images.py)
+incoming-…     an image that is being received; of no meaning after a restart
+outgoing       an image that is being given; of no meaning after a restart
 lock           held by the process that owns the folder
 """
 

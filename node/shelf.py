@@ -43,6 +43,12 @@ class Shelf:
         self._firsts.append(segment.first)
         self._by_number[segment.number] = segment
 
+    def insert(self, segments: Sequence[Segment]) -> None:
+        """Those of an image, whose numbers were left out for them."""
+        self._by_number.update({segment.number: segment for segment in segments})
+        self.segments = [self._by_number[number] for number in sorted(self._by_number)]
+        self._firsts = [segment.first for segment in self.segments]
+
     def remove(self, number: int) -> None:
         segment = self._by_number.pop(number)
         self.segments.remove(segment)

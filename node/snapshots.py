@@ -83,6 +83,42 @@ def decode(raw: bytes) -> Snapshot:
     return Snapshot(Identity(*identity), tuple(chunks))
 
 
+class Pieces:
+    """A file as it comes, in parts of any size."""
+
+    def __init__(self) -> None:
+        self.identity: Identity | None = None  # once the header has come
+        self.ended = False
+        self._rest = bytearray()
+        self._ordinal = 0
+
+    def take(self, data: bytes) -> Iterator[tuple[str, bytes]]:
+        """The chunks that are whole now.
+
+        Raises:
+            Corrupt: a byte is not what was written.
+        """
+        rest = self._rest
+        rest += data
+        while len(rest) >= _LENGTHS.size:
+            length, _ = _LENGTHS.unpack_from(rest)
+            if len(rest) < _LENGTHS.size + length:
+                return
+            fields, end = _next(bytes(rest[: _LENGTHS.size + length]), 0, self._ordinal)
+            del rest[:end]
+            self._ordinal += 1
+            if self._ordinal == 1:
+                if fields[:2] != [MAGIC, FORMAT]:
+                    raise Corrupt(f"this is not a snapshot of format {FORMAT}")
+                self.identity = Identity(*fields[2:])
+            elif fields[0] == _END:
+                if fields[1] != self._ordinal - 2:
+                    raise Corrupt(f"{fields[1]} chunks should have come, not {self._ordinal - 2}")
+                self.ended = True
+            else:
+                yield fields[0], fields[1]
+
+
 def _piece(ordinal: int, fields: list[object]) -> bytes:
     content = cbor.dumps(fields)
     return _LENGTHS.pack(len(content), crc32c(content, ordinal)) + content

@@ -137,3 +137,9 @@ def oldest_waiting(state: State) -> int | None:
     """
     tickets = [min(table) for table in (state.waiting.rows, state.stages.rows) if table]
     return position_of(min(tickets)) if tickets else None
+
+
+def waiting_positions(state: State) -> list[int]:
+    """Of all those bodies."""
+    tickets = [ticket for table in (state.waiting.rows, state.stages.rows) for ticket in table]
+    return sorted(dict.fromkeys(map(position_of, tickets)))

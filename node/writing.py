@@ -171,15 +171,15 @@ class Writer:
 
     # -- segments ---------------------------------------------------------------------------
 
-    async def roll(self) -> Segment:
-        """Seals the open segment, if there is one, and begins the next.
+    async def roll(self, number: int = 0) -> Segment:
+        """Seals the open segment, if there is one, and begins the next, or that of a later number.
 
         Raises:
             Full: the open one stays open.
             DiskFailed.
         """
         chronicle, old = self.chronicle, self.open
-        number = 1 if old is None else old.number + 1
+        number = max(number, 1 if old is None else old.number + 1)
         try:
             file = await self._disk.open(segment_file(number), create=True)
         except OSError as error:

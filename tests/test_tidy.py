@@ -32,6 +32,7 @@ SHELLS = {
     "node/calls.py": {"trio"},
     "node/doubt.py": {"trio"},
     "node/housekeeping.py": {"trio"},
+    "node/adopting.py": {"trio"},
     "node/keeper.py": {"trio"},
     "node/lonecare.py": {"trio"},
     "node/bridged.py": {"trio"},

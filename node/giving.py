@@ -1,0 +1,91 @@
+"""Giving: what a node tells its bridge of the state, for a machine that was away too long (N5).
+
+    header              position, lineage
+    segments            numbers of those that hold something alive
+    places              of older bodies that wait for their numbers: position and place
+    state               as in a snapshot
+    rows                the whole index, file by file
+
+All of it shows one moment.  The pieces are those of a snapshot's file (snapshots.py), so whoever takes
+them knows that they are whole and in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from . import keptplaces
+from .capture import CHUNK_BYTES, capture
+from .errors import Corrupt, NotFound
+from .forms import encode_view
+from .keeper import Keeper
+from .limits import KIB
+from .numberfile import BLOCK_BYTES
+from .numbergrowing import END, PART
+from .places import segment_of
+from .snapshots import Identity, encode
+from .state import waiting_positions
+
+SEND_BYTES = 256 * KIB
+
+
+class Given(NamedTuple):
+    position: int
+    view: bytes  # that of the last mark
+    segments: tuple[int, ...]  # that are needed, of those that were there
+
+
+Send = Callable[[Given | None, bytes], Awaitable[None]]
+
+
+async def give(keeper: Keeper, send: Send) -> bool:
+    """False: there is nothing to give, or no image can be made of it."""
+    await keeper.applied()
+    state, numbers, store = keeper.state, keeper.numbers, keeper.row.store
+    view = state.view
+    if view is None or state.capturing:
+        return False
+    waiting: dict[int, int] = {}
+    while unknown := [each for each in waiting_positions(state) if each not in waiting]:
+        for each in unknown:
+            try:
+                waiting[each] = await keeper.place_of(each)
+            except (Corrupt, NotFound):
+                return False
+        await keeper.applied()
+    position = state.position
+    held = {each.number for each in store.segments() if numbers.usage.holders(each.number)}
+    held |= {segment_of(place) for place in waiting.values()}
+    files = [file for number in numbers.installed if (file := numbers.file(number)) is not None]
+    given = Given(position, encode_view(view), tuple(sorted(held)))
+    # From here to the captures there is no checkpoint: all of it shows the same moment.
+    of_state = capture(state, CHUNK_BYTES)
+    try:
+        growing = numbers.capture()
+        chunks = chain(
+            keptplaces.chunks(waiting),
+            (("state", chunk) for chunk in of_state),
+            _rows(file.data for file in files if numbers.usage.holders(file.cover.segment)),
+            growing,
+        )
+        identity = Identity(store.uuid, view.lineage, position, await store.digest_of(position))
+        gathered = bytearray()
+        await send(given, b"")
+        for piece in encode(identity, chunks):
+            gathered += piece
+            if len(gathered) >= SEND_BYTES:
+                await send(None, bytes(gathered))
+                gathered.clear()
+        await send(None, bytes(gathered))
+    finally:
+        of_state.close()
+    return True
+
+
+def _rows(files: Iterable[memoryview]) -> Iterator[tuple[str, bytes]]:
+    for data in files:
+        for at in range(0, len(data), BLOCK_BYTES):
+            yield PART, bytes(data[at : at + BLOCK_BYTES])
+        yield END, b""
