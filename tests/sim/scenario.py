@@ -44,7 +44,8 @@ ENDS = (DiskFailed, Full, OSError)
 SQUEEZED_BYTES = 200 * 1024  # so much is on the disk, at least, before it is made to run full
 ROOM_SECONDS = 60.0
 SILENCE_SECONDS = 3.0
-END_SECONDS = 30.0
+END_SECONDS = 30.0  # an end, or a start
+SYNCS = 4  # of a sealed segment and its index: an end writes those that are not there yet
 UNREAD_STARTS = 4  # in a row that failed: then somebody reads the page about damage
 
 
@@ -113,6 +114,7 @@ class _Run:
         self.seen = Observed(plan)
         self.seen.history.shared_bytes = plan.window * plan.batch * (plan.value_bytes + 16)
         self.node: Keeper | None = None
+        self._open = False  # that one, or it is the last that was
         self.watch = Watch(world, self.seen)
         self.stopping = trio.Event()  # the node is to end in order
         self._unread = 0  # starts in a row that did not get what they have to read
@@ -166,6 +168,7 @@ class _Run:
     async def _program(self, env: Env) -> None:
         plan = self.plan
         stopping = self.stopping = trio.Event()
+        self._open = False
         options = Options(
             store=StoreOptions(
                 level=plan.level,
@@ -188,7 +191,8 @@ class _Run:
         opened = False
         try:
             async with open_node(env, options) as node:
-                opened, self._unread = True, 0
+                opened = self._open = True
+                self._unread = 0
                 self.watch.attach(node)
                 self.node = node
                 await serve(env, node, self._note, stopping)
@@ -239,6 +243,7 @@ class _Run:
         await self._end_node()
         self.boot()
         await trio.sleep(2.0)
+        await self._wait_open()
         await self._take_content("after it")
         forgive_age(self.seen.history, "before the restart", "after it")
         if self.seen.refused:
@@ -249,13 +254,20 @@ class _Run:
         host = self.world.hosts[NODE]
         if host.alive and (self.seen.ended or self.world.rng("end").random() < 0.5):
             self.stop()
-            with trio.move_on_after(END_SECONDS):
+            segments = 0 if self.node is None else len(self.node.row.store.segments())
+            with trio.move_on_after(END_SECONDS + segments * SYNCS * self.plan.sync_seconds):
                 while host.alive:
                     await trio.sleep(0.1)
         if host.alive:
             if self.stopping.is_set():
                 self.seen.problems.append("never-ends: the node was to end, and goes on")
             self.world.kill(NODE)
+
+    async def _wait_open(self) -> None:
+        """A start after a kill reads what no index knows yet: thousands of small segments."""
+        with trio.move_on_after(END_SECONDS):
+            while not self._open and self.world.hosts[NODE].alive:
+                await trio.sleep(0.1)
 
     async def _squeeze(self) -> None:
         """The disk runs full, and nobody makes it larger: who prunes gets the space back."""

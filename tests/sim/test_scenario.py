@@ -28,6 +28,7 @@ FAILED_ONCE = {
     "a_pull_behind_which_everything_has_grown_old": 30074,
     "a_sector_that_no_start_can_read": 60025,
     "a_topic_of_two_partitions_that_goes_with_the_power": 70137,
+    "a_start_that_takes_longer_than_the_look": 81489,
     "a_commit_that_a_full_disk_refuses_when_it_is_sent_again": 60048,
 }
 
@@ -39,7 +40,18 @@ def test_a_seed_shows_no_anomaly(seed: int) -> None:
     assert outcome.ok, outcome
 
 
-@pytest.mark.parametrize("seed", FAILED_ONCE.values(), ids=FAILED_ONCE)
+LONG_ONES = {
+    "an_end_with_the_index_of_ten_thousand_segments": 81101,
+}
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(pytest.param(seed, id=name) for name, seed in FAILED_ONCE.items()),
+        *(pytest.param(seed, id=name, marks=pytest.mark.long) for name, seed in LONG_ONES.items()),
+    ],
+)
 def test_a_seed_that_failed_once_shows_no_anomaly(seed: int) -> None:
     outcome = run_seed(seed)
 
