@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from .errors import Refused
@@ -51,6 +52,17 @@ def own_socket(environ: Mapping[str, str], uid: int) -> Unix:
     if folder := environ.get("XDG_RUNTIME_DIR"):
         return Unix(f"{folder}/duckrow.sock")
     return Unix(f"/tmp/duckrow-{uid}/node.sock")
+
+
+def bridge_socket(data: str, environ: Mapping[str, str], uid: int) -> Unix:
+    """Where the bridge of a data folder, given by its whole path, is found by its node: in the folder,
+    unless the path is too long for a socket.
+    """
+    path = f"{data}/bridge.sock"
+    if len(path.encode()) > UNIX_PATH_BYTES_MAX:
+        own, name = own_socket(environ, uid).path, blake2b(data.encode(), digest_size=8).hexdigest()
+        path = f"{own.rpartition('/')[0]}/bridge-{name}.sock"
+    return Unix(path)
 
 
 def read_listen(text: str, own: Unix) -> Address:

@@ -89,6 +89,11 @@ class NodeSection:
         SECRET, "", "What clients have to know that come over TCP.  Empty: they need nothing."
     )
     insecure: bool = setting(YES, False, "Whether it may listen off this machine without a token.")
+    cluster: str = setting(
+        TEXT,
+        "",
+        "The file that says who the other machines are, the same on each.  Empty: this one is alone.",
+    )
     drain: float = setting(
         DURATION, 10.0, "How long the requests under way may take when it is told to stop."
     )
@@ -209,14 +214,14 @@ SECTIONS: Final[dict[str, type[Any]]] = {
 
 def table() -> Iterator[Setting]:
     for section, kind in SECTIONS.items():
-        for field in attrs.fields(kind):
-            yield Setting(
-                section,
-                field.name,
-                field.metadata[_KIND],
-                field.default,
-                field.metadata[_SENTENCE],
-            )
+        yield from settings_of(section, kind)
+
+
+def settings_of(section: str, kind: type[Any]) -> Iterator[Setting]:
+    """Of a class whose fields are settings."""
+    for field in attrs.fields(kind):
+        sentence = field.metadata[_SENTENCE]
+        yield Setting(section, field.name, field.metadata[_KIND], field.default, sentence)
 
 
 def made(values: dict[str, Any]) -> Config:

@@ -116,14 +116,14 @@ def size(least: int, most: int) -> Kind[int]:
     return Kind(name, read, lambda value: quoted(show_size(value)))
 
 
-def number(most: int) -> Kind[int]:
+def number(most: int, least: int = 1) -> Kind[int]:
     def read(value: object) -> int:
         found = _whole(value)
-        if not 1 <= found <= most:
-            raise Refused(f"{found} is not from 1 to {most:,}")
+        if not least <= found <= most:
+            raise Refused(f"{found} is not from {least} to {most:,}")
         return found
 
-    return Kind(f"number, 1 to {most:,}", read, str)
+    return Kind(f"number, {least} to {most:,}", read, str)
 
 
 def _show_seconds(seconds: float) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
@@ -114,7 +114,7 @@ def _of_file(text: str, path: str, problems: list[str]) -> Iterator[Value]:
         problems.append(f"{path}: {error}")
         return
     for section, part in content.items():
-        where = _place(text, path, section)
+        where = place_of(text, path, section)
         if section not in SECTIONS:
             problems.append(f"{where}: {_unknown_section(section)}")
         elif not isinstance(part, dict):
@@ -123,7 +123,7 @@ def _of_file(text: str, path: str, problems: list[str]) -> Iterator[Value]:
             )
         else:
             for name, value in part.items():
-                yield Value(f"{section}.{name}", value, _place(text, path, section, name))
+                yield Value(f"{section}.{name}", value, place_of(text, path, section, name))
 
 
 def _of_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator[Value]:
@@ -132,10 +132,10 @@ def _of_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator
         if variable in known:
             yield Value(known[variable], value, variable)
         elif variable.startswith(PREFIX):
-            problems.append(f"{variable}: there is no such variable{_nearest(variable, known)}")
+            problems.append(f"{variable}: there is no such variable{nearest(variable, known)}")
 
 
-def _place(text: str, path: str, section: str, name: str | None = None) -> str:
+def place_of(text: str, path: str, section: str, name: str | None = None) -> str:
     """File and line.  TOML readers do not keep lines, so the line is looked for."""
     here = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -154,23 +154,24 @@ def _place(text: str, path: str, section: str, name: str | None = None) -> str:
 
 
 def _unknown(key: str, settings: Mapping[str, Setting]) -> str:
-    near = _nearest(key, settings)
+    near = nearest(key, settings)
     if not near:  # perhaps it is a right name in a wrong section
-        near = _nearest_of([k for k in settings if k.split(".")[1] == key.split(".")[-1]])
+        near = nearest_of([k for k in settings if k.split(".")[1] == key.split(".")[-1]])
     return f"there is no setting {key}{near}"
 
 
 def _unknown_section(section: str) -> str:
     keys = [each.key for each in table() if each.name == section]
-    near = _nearest(section, SECTIONS) or _nearest_of(keys)
+    near = nearest(section, SECTIONS) or nearest_of(keys)
     return f"there is no section {section}{near or '; there are ' + ', '.join(SECTIONS)}"
 
 
-def _nearest(name: str, known: Mapping[str, object]) -> str:
-    return _nearest_of(get_close_matches(name, known, n=1))
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What was meant, perhaps, as the end of a sentence."""
+    return nearest_of(get_close_matches(name, [*known], n=1))
 
 
-def _nearest_of(names: list[str]) -> str:
+def nearest_of(names: list[str]) -> str:
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 

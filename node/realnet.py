@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import trio
 
-from .addresses import Address, Tcp, Unix, is_loopback
+from .addresses import OWN_SOCKET, Address, Tcp, Unix, is_loopback
 from .dialling import notice_death
 from .env import Buffer, Handler, Peer
 
@@ -41,8 +41,8 @@ T = TypeVar("T")
 class RealNet:
     """TCP, and Unix sockets between processes of one machine.
 
-    `addresses` maps names of hosts to where they are: an address for TCP, or the absolute path of
-    a folder, in which each port is a Unix socket of that name.
+    `addresses` maps names of hosts to where they are: an address for TCP; the absolute path of a
+    folder, in which each port is a Unix socket of that name; or unix:/path, whatever the port.
     """
 
     def __init__(self, name: str, addresses: Mapping[str, str]) -> None:
@@ -52,6 +52,8 @@ class RealNet:
         address = self._addresses[host]
         if address.startswith("/"):
             return await connect_to(Unix(f"{address}/{port}"))
+        if address.startswith(OWN_SOCKET):
+            return await connect_to(Unix(address.removeprefix(OWN_SOCKET)))
         return await connect_to(Tcp(address, port))
 
     async def serve(

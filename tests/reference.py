@@ -14,8 +14,9 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from duckrow.node import config, effects, errors, limits, metrics, policies, settings
+from duckrow.node import clusterfile, config, effects, errors, limits, metrics, policies, settings
 from duckrow.node.effects import Code, Reason
 from duckrow.tools import cli
 from duckrow.tools.cli_explain import EXITS
@@ -116,19 +117,32 @@ def errors_table() -> str:
 def configuration_table() -> str:
     parts = []
     for section, kind in config.SECTIONS.items():
-        rows = (
-            (
-                f"`{each.name}`",
-                each.kind.name.replace("|", "\\|"),
-                f"`{each.kind.show(each.default)}`",
-                each.sentence,
-            )
-            for each in config.table()
-            if each.section == section
-        )
-        said = table(("setting", "kind", "default", "meaning"), rows)
-        parts.append(f"### `[{section}]`\n\n{kind.__doc__}\n\n{said}")
+        parts.append(section_part(section, kind))
     return "\n".join(parts)
+
+
+def cluster_file_table() -> str:
+    sections = {**clusterfile.SECTIONS, "members.NAME": clusterfile.MemberSection}
+    return "\n".join(section_part(section, kind) for section, kind in sections.items())
+
+
+def section_part(section: str, kind: type[Any]) -> str:
+    rows = (
+        (
+            f"`{each.name}`",
+            each.kind.name.replace("|", "\\|"),
+            "needed" if _is_needed(each.default) else f"`{each.kind.show(each.default)}`",
+            each.sentence,
+        )
+        for each in config.settings_of(section, kind)
+    )
+    said = table(("setting", "kind", "default", "meaning"), rows)
+    return f"### `[{section}]`\n\n{kind.__doc__}\n\n{said}"
+
+
+def _is_needed(default: object) -> bool:
+    """Nothing stands for it."""
+    return default is None or (type(default) is int and not default)
 
 
 def commands_table() -> str:
@@ -189,6 +203,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "reasons": reasons_table,
     "errors": errors_table,
     "configuration": configuration_table,
+    "cluster file": cluster_file_table,
     "commands": commands_table,
     "exit codes": exits_table,
     "metrics": metrics_table,
