@@ -26,6 +26,7 @@ from duckrow.node.receiving import receive
 from duckrow.node.row import Bundle, RowStatus
 from duckrow.node.rowwire import encode_heads
 
+from .admin import Admin
 from .follower import Follower
 from .links import Stream
 from .process import Bridge
@@ -74,6 +75,7 @@ class _Node:
     def __init__(self, bridge: Bridge, stream: Stream, nursery: trio.Nursery, note: Note) -> None:
         self._bridge, self._stream, self._nursery = bridge, stream, nursery
         self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
+        self._admin = Admin(bridge)
         self._follower: Follower | None = None
         self._told: tuple[int, RowStatus] | None = None
         self._segments: list[list[object]] = []
@@ -247,6 +249,8 @@ class _Node:
             await store.sync()
             return answer(None)
         if what == What.REWRITE:
+        if what == What.MEMBER:
+            return answer(await self._admin.answer(arguments[0]))
             return answer(await store.rewrite(arguments[0], wire.places_of(body)))
         raise Corrupt(f"a node asks {what} of its bridge")
 

@@ -12,7 +12,7 @@ asks again, since things may have changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import attrs
@@ -73,7 +73,13 @@ def applied(
     return wanted, frozenset({goes}) if goes else nothing
 
 
-def objection(view: View, change: Change, alive: Collection[int], reached: Collection[int]) -> str:
+def objection(
+    view: View,
+    change: Change,
+    alive: Collection[int],
+    reached: Collection[int],
+    name: Callable[[int], str] = "node {}".format,
+) -> str:
     """Why it may not be, as far as can be known before it is tried; empty: nothing is known.
 
     `alive`: voters that seem to run; `reached`: nodes that there is a way to.
@@ -88,13 +94,13 @@ def objection(view: View, change: Change, alive: Collection[int], reached: Colle
         return f"an id is at most {ID_MAX}, and {id_} is more"
     if change.instead_of:
         if change.instead_of not in voters:
-            return f"node {change.instead_of} has no vote in view {view.id}"
+            return f"{name(change.instead_of)} has no vote in view {view.id}"
         if id_ in voters:
-            return f"node {id_} has a vote in view {view.id} already"
+            return f"{name(id_)} has a vote in view {view.id} already"
     if id_ and not weight and id_ not in voters:
-        return f"node {id_} has no vote in view {view.id}"
+        return f"{name(id_)} has no vote in view {view.id}"
     if id_ and weight and id_ not in voters and id_ not in reached:
-        return f"node {id_} is not reached: it has to run, and to have a link with the others"
+        return f"{name(id_)} is not reached: it has to run, and to have a link with the others"
     if id_ in voters and weight and voters[id_].data != change.data:
         return f"node {id_} is {'no ' if voters[id_].data else 'a '}witness: retire it, and add it anew"
     voters.pop(change.instead_of, None)

@@ -8,6 +8,7 @@ whoever got another first view is refused by its cluster id, loudly.  Who is not
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import attrs
 
@@ -28,6 +29,14 @@ class Charter:
 
     def names(self, id_: int) -> bool:
         return any(founder[0] == id_ for founder in self.founders)
+
+
+class Listed(NamedTuple):
+    """What the configuration says of one machine; the view may say otherwise, and rules."""
+
+    name: str
+    votes: int
+    witness: bool
 
 
 def first_view(charter: Charter, me: int, joins: Mapping[int, Join]) -> View | None:

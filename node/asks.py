@@ -199,3 +199,11 @@ def clients() -> Wish[list[dict[str, Any]]]:
 
 def _order(make: Callable[[makers.Turn], Any]) -> Wish[None]:
     return Wish(lambda core: core.order(make), lambda _result: None)
+def members(what: str, asked: dict[str, Any]) -> Wish[dict[str, Any]]:
+    return Wish(
+        lambda core: core.ask(Verb.MEMBER, {"what": what, **asked}),
+        lambda fields: dict(fields[0]),
+        wait=asked.get("seconds", 0.0),
+    )
+
+

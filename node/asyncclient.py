@@ -233,6 +233,14 @@ class AsyncClient(ABC):
             self._unwatched[call] = None
             call.on_done = lambda: self._note_unwatched(call)
         deadline = self._now() + (self._timeout if wish.timeout is None else wish.timeout)
+    async def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
+        """Who votes; or changes that, as `duckrow member` does: `what` is one of its verbs.
+
+        Raises:
+            Refused, NoQuorum, Timeout: it is not to be had; says why.
+        """
+        return await self._do(asks.members(what, asked))
+
         await self._pass()
         while self._core.unsent_bytes > CLIENT_BYTES_MAX:
             if self._now() > deadline:

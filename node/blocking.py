@@ -218,6 +218,14 @@ class Client:
             self._line.close()
 
     def __enter__(self) -> Self:
+    def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
+        """Who votes; or changes that, as `duckrow member` does: `what` is one of its verbs.
+
+        Raises:
+            Refused, NoQuorum, Timeout: it is not to be had; says why.
+        """
+        return self._do(asks.members(what, asked))
+
         return self
 
     def __exit__(

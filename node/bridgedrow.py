@@ -198,6 +198,9 @@ class BridgedRow:
     def status(self) -> RowStatus:
         return self._status if self._output is not None else self._status._replace(active=False)
 
+    async def administer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return dict((await self.ask(What.MEMBER, asked))[0])
+
     async def use_reserve(self) -> bool:
         return False
 

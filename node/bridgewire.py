@@ -72,6 +72,7 @@ class What(enum.IntEnum):
 
 
 class Welcome(NamedTuple):
+    MEMBER = 8  # what an operator asks of the bridge: see bridge/admin.py
     version: int
     id: int
     uuid: bytes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import Any, Protocol
 
 from .commands import Command
 from .errors import Corrupt, DuckrowError
@@ -138,6 +138,14 @@ class KeptRow(Protocol):
 
     def release(self, position: int, oldest_body: int) -> None:
         """Items below `position` are in two snapshots; bodies below item `oldest_body` are not waited for (N6)."""
+        ...
+
+    async def administer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Who votes, and what an operator wants of that: see bridge/admin.py.
+
+        Raises:
+            Refused, NoQuorum, Timeout: it is not to be had; says why.
+        """
         ...
 
     async def use_reserve(self) -> bool:

@@ -21,20 +21,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import trio
 
 from . import doubt, restored
 from .commands import Command
 from .env import Disk, Env
-from .errors import Corrupt, Full, NoQuorum, NotFound
+from .errors import Corrupt, Full, NoQuorum, NotFound, Refused
 from .findings import Hole, end_at
 from .limits import KIB
 from .lonecare import Care
 from .lonestart import LoneStart, Prove, lost_end
 from .reserve import OK
-from .row import Item, RowStatus
+from .row import Item, RowStatus, alone
 from .rowstore import RowStore
 from .scrub import Scrub
 from .scrubrounds import ScrubRounds
@@ -235,6 +235,14 @@ class LoneRow:
 
     def release(self, position: int, oldest_body: int) -> None:
         self.store.release(position, oldest_body)
+
+    async def administer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """See `KeptRow.administer`; here is nobody else."""
+        if asked.get("what") != "members":
+            raise Refused(
+                "this node is alone: whoever shall have others needs a cluster file, and a bridge"
+            )
+        return alone(self._id, self.store.options.level, self.status())
 
     def status(self) -> RowStatus:
         store = self.store

@@ -73,6 +73,14 @@ class Reads:
         """Answers with what takes more than a moment; others get their turns in between."""
         self._start(reference, self._work, work)
 
+    def ask(
+        self,
+        reference: int,
+        question: Callable[[], Awaitable[object]],
+    ) -> None:
+        """Answers with what somebody else knows, who may take his time."""
+        self._start(reference, self._ask, question)
+
     def grant(self, reference: int, credit: int) -> None:
         if (read := self._tasks.get(reference)) is not None and credit > 0:
             read.credit += credit
@@ -193,6 +201,10 @@ class Reads:
             self._end_turn()
 
     def _put(self, read: _Read, look: Look, outcome: Outcome) -> int:
+    async def _ask(self, read: _Read, question: Callable[[], Awaitable[object]]) -> None:
+        found = await question()
+        self._output.put(frames.encode(requests.answer(read.reference, found)))
+
         """The bytes of the body."""
         head = requests.found(read.reference, outcome, look.fields)
         self._output.put(frames.encode(head, *look.body))

@@ -5,7 +5,7 @@ What a node asks of its row, whoever keeps it, is in keptrow.py.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -63,3 +63,16 @@ class RowStatus(NamedTuple):
     durable: int  # position up to which the row is durable here
     view: int
     disk: str  # "ok", "soft" or "hard": which reserve is being used
+
+
+def alone(id_: int, durability: str, status: RowStatus) -> dict[str, Any]:
+    """Who votes, as `duckrow member ls` shows it, where there is only one."""
+    one = {"id": id_, "name": str(id_), "weight": 1, "witness": False, "uuid": ""}
+    return {
+        "view": status.view,
+        "active": status.active,
+        "position": status.position,
+        "durability": durability,
+        "min_copies": 1,
+        "nodes": [one | {"state": "acts", "listed": None, "listed_witness": False}],
+    }

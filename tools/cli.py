@@ -45,9 +45,11 @@ INDEX: Final = {
     },
     "Nodes": {
         "node": "Run a node",
+        "bridge": "Run the bridge of a machine without its node",
         "config": "Write, show and check the configuration of a node",
         "status": "Show how a node is",
         "client": "Show who talks to a node",
+        "member": "Show and change who votes in a cluster",
         "verify": "Compare the rows of all nodes that can be reached",
         "backup": "Copy a node, while it runs or not, to a folder from which it can be restored",
         "restore": "Make the folder of a node from a backup",

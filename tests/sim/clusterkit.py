@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import attrs
 import trio
 
-from duckrow.bridge.founding import Charter
+from duckrow.bridge.founding import Charter, Listed
 from duckrow.bridge.links import Neighbour
 from duckrow.bridge.process import Bridge, BridgeOptions
 from duckrow.node import columns, makers
@@ -60,6 +60,7 @@ def options_of(
         secret=SECRET,
         store=small(level=level, segment_bytes=1 << 16),
         charter=None if id_ in observers else charter,
+        listed={i: Listed(name(i), int(i not in observers), witness=False) for i in links},
     )
 
 
@@ -164,6 +165,7 @@ class OneMachine:
 
     async def _apply(self) -> None:
         follower = self.bridge.follow(0)
+        self.bridge.on_round = follower.wake
         while True:
             for item in await follower.take():
                 assert item.position == self.state.position + 1
@@ -189,6 +191,7 @@ class OneMachine:
                 self.bridge.submit([makers.produce(turn, "rides", BODY, 3)])
             except NoQuorum:
                 seq -= 1
+                self.busy = False
                 continue
             await answer.wait()
             self.cluster.answered[self._pid, seq] = None

@@ -1,0 +1,196 @@
+"""Admin: what an operator asks of a bridge about who votes, and has changed.
+
+    members    who votes and who acts, beside what the cluster file lists, as this bridge sees it
+    change     a wish for the next view, said again until a view has it or something is against it
+
+Any bridge may be asked.  The view rules; the file gives the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import trio
+
+from duckrow.node.errors import Corrupt, NoQuorum, Refused, Timeout
+
+from .changing import is_done, objection
+from .electorate import Voter, incarnation_of, voter_of
+from .founding import Listed
+from .messages import Change
+from .process import Bridge
+
+AGAIN_SECONDS: Final = 0.25
+WAIT_SECONDS_MAX: Final = 3600.0
+
+
+class Admin:
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._listed: Mapping[int, Listed] = bridge.options.listed
+
+    async def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """
+        Raises:
+            Refused: it may not be, or cannot be understood; says why.
+            NoQuorum: nobody could decide on it now.
+            Timeout: it did not come to be in time; it may still.
+            Corrupt: it is no question.
+        """
+        what = asked.get("what")
+        seconds = asked.get("seconds", 10.0)
+        if type(seconds) not in (int, float) or not 0 <= seconds <= WAIT_SECONDS_MAX:
+            raise Corrupt(f"{seconds!r} is no time to wait")
+        if what != "members":
+            if not self._bridge.member.standing.newest.id:
+                raise NoQuorum("this machine is in no cluster yet")
+            await self._change(self._wanted(str(what), asked), seconds)
+        return self.members()
+
+    # -- what there is ------------------------------------------------------------------------
+
+    def members(self) -> dict[str, Any]:
+        standing = self._bridge.member.standing
+        view = standing.newest
+        ids = {voter[0] for voter in view.voters} | self._listed.keys() | self._reached()
+        return {
+            "view": view.id,
+            "active": standing.active,
+            "installed": standing.installed,
+            "position": standing.position,
+            "cluster": view.cluster.hex(),
+            "lineage": view.lineage,
+            "durability": view.durability,
+            "min_copies": view.min_copies,
+            "nodes": [self._node(id_) for id_ in sorted(ids)],
+        }
+
+    def _node(self, id_: int) -> dict[str, Any]:
+        view = self._bridge.member.standing.newest
+        voter, listed = voter_of(view, id_), self._listed.get(id_)
+        return {
+            "id": id_,
+            "name": self._name(id_),
+            "weight": 0 if voter is None else voter.weight,
+            "witness": voter is not None and not voter.data,
+            "uuid": "" if voter is None else voter.uuid.hex(),
+            "state": self._state(id_, voter),
+            "listed": None if listed is None else listed.votes,
+            "listed_witness": listed is not None and listed.witness,
+        }
+
+    def _state(self, id_: int, voter: Voter | None) -> str:
+        member, now = self._bridge.member, trio.current_time()
+        standing = member.standing
+        if id_ not in self._reached():
+            return "away"
+        if voter is None:
+            return "follows"
+        if not voter.data:
+            return "votes"
+        if incarnation_of(standing.newest, id_) is None:
+            held_off = member.suspicion.holds_off(id_, now)
+            return "held off" if held_off else "catches up"
+        suspects = member.suspicion.suspects(standing.newest, now)
+        return "suspected" if id_ in suspects else "acts"
+
+    def _reached(self) -> set[int]:
+        return set(self._bridge.member.neighbours.routes.paths)
+
+    def _name(self, id_: int) -> str:
+        listed = self._listed.get(id_)
+        return str(id_) if listed is None else listed.name
+
+    # -- what is wanted -----------------------------------------------------------------------
+
+    def _wanted(self, what: str, asked: Mapping[str, Any]) -> Change:
+        view = self._bridge.member.standing.newest
+        if what in ("add", "replace"):
+            id_ = self._id(asked.get("node"))
+            witness = asked.get("witness") is True
+            out = 0
+            if (there := voter_of(view, id_)) is not None:
+                raise Refused(
+                    f"{self._name(id_)} has a vote already, of weight {there.weight} in view {view.id}"
+                )
+            if what == "replace":
+                out = self._id(asked.get("instead_of"))
+                old = voter_of(view, out)
+                if old is None:
+                    raise Refused(f"{self._name(out)} has no vote in view {view.id}")
+                return Change(view.id, id_, old.weight, old.data, out)
+            return Change(view.id, id_, _count(asked, "weight"), not witness, out)
+        if what in ("retire", "weight"):
+            id_ = self._id(asked.get("node"))
+            voter = voter_of(view, id_)
+            if voter is None:
+                raise Refused(f"{self._name(id_)} has no vote in view {view.id}")
+            weight = _count(asked, "weight") if what == "weight" else 0
+            return Change(view.id, id_, weight, voter.data)
+        if what == "set":
+            durability = asked.get("durability", "")
+            copies = _count(asked, "min_copies") if "min_copies" in asked else 0
+            if type(durability) is not str or not (durability or copies):
+                raise Refused("nothing is to be set")
+            return Change(view.id, min_copies=copies, durability=durability)
+        raise Refused(f"a bridge does not know how to {what!r} a member")
+
+    def _id(self, named: object) -> int:
+        for id_, listed in self._listed.items():
+            if named in (listed.name, str(id_)):
+                return id_
+        for voter in self._bridge.member.standing.newest.voters:
+            if named == str(voter[0]):
+                return voter[0]
+        known = ", ".join(listed.name for listed in self._listed.values())
+        raise Refused(
+            f"the cluster file of this machine has no member {named!r}: there are {known}; "
+            "one that is new has to be in the file of every machine first"
+        )
+
+    async def _change(self, wanted: Change, seconds: float) -> None:
+        member = self._bridge.member
+        with trio.move_on_after(seconds):
+            while True:
+                view = member.standing.newest
+                if is_done(view, wanted):
+                    return
+                alive = self._alive()
+                if against := objection(view, wanted, alive, self._reached(), self._name):
+                    raise Refused(against)
+                self._bridge.wish(wanted._replace(view=view.id))
+                await trio.sleep(AGAIN_SECONDS)
+        raise self._late(wanted)
+
+    def _alive(self) -> set[int]:
+        member = self._bridge.member
+        view, now = member.standing.newest, trio.current_time()
+        suspects = member.suspicion.suspects(view, now)
+        return {v[0] for v in view.voters if v[0] in self._reached() and v[0] not in suspects}
+
+    def _late(self, wanted: Change) -> Timeout:
+        standing, id_ = self._bridge.member.standing, wanted.id
+        if id_ and wanted.weight and voter_of(standing.newest, id_) is None:
+            join = self._bridge.member.calling.joins().get(id_)
+            if join is None:
+                return Timeout(f"{self._name(id_)} is reached, and does not ask to be let in")
+            if join.position < standing.position - standing.timing.lag_items:
+                return Timeout(
+                    f"{self._name(id_)} has come to position {join.position:,} of "
+                    f"{standing.position:,}: it has to catch up first; ask again then"
+                )
+        return Timeout("the voters have not come to another view in time; it may still come")
+
+
+def _count(asked: Mapping[str, Any], name: str) -> int:
+    count = asked.get(name, 1)
+    if type(count) is not int or not 0 <= count < 1 << 32:
+        raise Corrupt(f"{count!r} is no {name}")
+    if not count:
+        raise Refused(
+            "a weight is 1 or more: `member retire` takes the vote away"
+            if name == "weight"
+            else f"{name} is 1 or more"
+        )
+    return count

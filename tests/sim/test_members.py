@@ -1,0 +1,165 @@
+"""Who votes is changed by an operator, at any machine, while all of them produce."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from duckrow.bridge.admin import Admin
+from duckrow.node.errors import Corrupt, NoQuorum, Refused, Timeout
+from sim.clusterkit import Cluster, Links, mesh
+from sim.test_attach import Split
+from sim.test_cluster import play
+from sim.world import World
+
+OTHERS: Links = mesh(4)
+
+
+async def ask(cluster: Cluster, id_: int, what: str, **asked: Any) -> dict[str, Any]:
+    return await Admin(cluster.machines[id_].bridge).answer({"what": what, **asked})
+
+
+def weights(found: dict[str, Any]) -> dict[str, int]:
+    return {node["name"]: node["weight"] for node in found["nodes"]}
+
+
+def with_an_observer(world: World) -> Cluster:
+    return Cluster(world, OTHERS, observers=(4,))
+
+
+def test_a_machine_is_added_replaced_weighed_and_retired_while_all_produce() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        found = await ask(cluster, 2, "add", node="m4", weight=1)
+        assert weights(found) == {"m1": 1, "m2": 1, "m3": 1, "m4": 1}
+        await cluster.until_active(1, 2, 3, 4)
+        found = await ask(cluster, 4, "weight", node="m1", weight=3)
+        assert weights(found)["m1"] == 3
+        await cluster.until_active(1, 2, 3, 4)
+        found = await ask(cluster, 3, "retire", node="m3")
+        assert weights(found) == {"m1": 3, "m2": 1, "m3": 0, "m4": 1}
+        await cluster.until_active(1, 2, 4)
+        cluster.kill(2)
+        found = await ask(cluster, 1, "replace", node="m3", instead_of="m2")
+        assert weights(found) == {"m1": 3, "m2": 0, "m3": 1, "m4": 1}
+        await cluster.until_active(1, 3, 4)
+        for machine in cluster.machines.values():
+            machine.producing = False
+        await trio.sleep(2)
+        cluster.check()
+        assert {node["state"] for node in found["nodes"]} <= {"acts", "catches up", "away"}
+
+    cluster = play(3, with_an_observer, script)
+    assert len(cluster.answered) > 50
+
+
+def test_the_file_and_the_view_are_shown_side_by_side() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(1)
+        found = await ask(cluster, 3, "members")
+        nodes = {node["name"]: node for node in found["nodes"]}
+        assert [nodes[f"m{i}"]["state"] for i in range(1, 5)] == ["acts", "acts", "acts", "follows"]
+        assert nodes["m4"]["listed"] == nodes["m4"]["weight"] == 0
+        assert (found["min_copies"], found["durability"]) == (1, "fsync")
+        await ask(cluster, 1, "retire", node="m3")
+        await trio.sleep(0.5)
+        cluster.kill(4)
+        await trio.sleep(1)
+        nodes = {node["name"]: node for node in (await ask(cluster, 1, "members"))["nodes"]}
+        assert (nodes["m3"]["listed"], nodes["m3"]["weight"]) == (1, 0)
+        assert nodes["m4"]["state"] == "away"
+
+    play(4, with_an_observer, script)
+
+
+REFUSALS: list[tuple[str, dict[str, Any], str]] = [
+    ("retire", {"node": "m4"}, "m4 has no vote"),
+    ("retire", {"node": "m9"}, "no member 'm9': there are m1, m2, m3, m4"),
+    ("add", {"node": "m2"}, "m2 has a vote already"),
+    ("add", {"node": "m4", "weight": 0}, "a weight is 1 or more"),
+    ("weight", {"node": "m1", "weight": 0}, "`member retire` takes the vote away"),
+    ("weight", {"node": "m1", "weight": 9999}, "a weight is at most 1000"),
+    ("replace", {"node": "m4", "instead_of": "m4"}, "m4 has no vote"),
+    ("replace", {"node": "m1", "instead_of": "m2"}, "m1 has a vote already"),
+    ("set", {"min_copies": 4}, "4 copies are the least"),
+    ("set", {"durability": "paper"}, "'paper' is none of"),
+    ("set", {}, "nothing is to be set"),
+    ("promote", {"node": "m1"}, "'promote'"),
+]
+
+
+def test_what_may_not_be_is_refused_with_the_reason_and_changes_no_view() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        for what, asked, why in REFUSALS:
+            with pytest.raises(Refused, match=why):
+                await ask(cluster, 1, what, **asked)
+        wrong: list[dict[str, Any]] = [{"seconds": -1}, {"seconds": "x"}, {"weight": "1"}]
+        for asked in wrong:
+            with pytest.raises(Corrupt):
+                await ask(cluster, 1, "weight", node="m1", **asked)
+        cluster.kill(4)
+        await trio.sleep(1)
+        with pytest.raises(Refused, match="m4 is not reached"):
+            await ask(cluster, 1, "add", node="m4")
+        assert (await ask(cluster, 1, "members"))["view"] == 1
+
+    play(5, with_an_observer, script)
+
+
+def test_without_a_majority_nothing_is_changed_and_the_reason_is_told() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start(1)
+        await trio.sleep(0.5)
+        with pytest.raises(NoQuorum, match="no cluster yet"):
+            await ask(cluster, 1, "retire", node="3")
+        for id_ in (2, 3):
+            cluster.start(id_)
+        await cluster.until_active()
+        cluster.kill(2)
+        cluster.kill(3)
+        await trio.sleep(3)
+        with pytest.raises(
+            Refused, match="no majority would be left: of a weight of 2 voters with 1"
+        ):
+            await ask(cluster, 1, "retire", node="m3")
+
+    play(6, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_who_has_not_caught_up_is_not_added_yet_and_that_is_told() -> None:
+    async def script(cluster: Cluster) -> None:
+        for id_ in (1, 2, 3):
+            cluster.start(id_)
+        await cluster.until_active(1, 2, 3)
+        for machine in cluster.machines.values():
+            timing = attrs.evolve(machine.bridge.options.timing, lag_items=-1)
+            machine.bridge.member.standing.timing = timing
+        cluster.start(4)
+        await trio.sleep(2)
+        with pytest.raises(Timeout, match=r"m4 has come to position [\d,]+ of"):
+            await ask(cluster, 1, "add", node="m4", seconds=2)
+
+    play(8, with_an_observer, script)
+
+
+def test_a_node_asks_its_bridge() -> None:
+    async def script(world: World) -> None:
+        split = Split(world, mesh(3))
+        split.start_all()
+        await trio.sleep(3)
+        found = await split.nodes[2].row.administer({"what": "retire", "node": "m1"})
+        assert weights(found) == {"m1": 0, "m2": 1, "m3": 1}
+        with pytest.raises(Refused, match="m1 has no vote"):
+            await split.nodes[3].row.administer({"what": "retire", "node": "m1"})
+
+    World(9).run(script)

@@ -1,0 +1,199 @@
+"""`duckrow member`: who votes in a cluster, and changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .clients import client_of
+from .command import DONE, Args, Command, UsageError, option, whole
+from .command import seconds as duration
+from .console import Console
+from .output import for_people, output_of
+from .rows import Row
+
+FIELDS: Final = ("id", "name", "weight", "witness", "state", "listed", "listed_witness", "uuid")
+SHOWN: Final = ("id", "name", "weight", "state", "in the file")
+WAIT_SECONDS: Final = 15.0
+
+
+def ls(args: Args, console: Console) -> int:
+    with client_of(args, console) as client:
+        _show(client.members(), args, console)
+    return DONE
+
+
+def add(args: Args, console: Console) -> int:
+    return _change(
+        args, console, "add", node=args.name, weight=args.weight, witness=bool(args.witness)
+    )
+
+
+def retire(args: Args, console: Console) -> int:
+    return _change(args, console, "retire", node=args.name)
+
+
+def weight(args: Args, console: Console) -> int:
+    return _change(args, console, "weight", node=args.name, weight=args.weight)
+
+
+def replace(args: Args, console: Console) -> int:
+    return _change(args, console, "replace", node=args.new, instead_of=args.old)
+
+
+def set_(args: Args, console: Console) -> int:
+    asked: dict[str, Any] = {}
+    if args.min_copies is not None:
+        asked["min_copies"] = args.min_copies
+    if args.durability is not None:
+        asked["durability"] = args.durability
+    if not asked:
+        raise UsageError("member set without a setting changes nothing (see member set --help)")
+    return _change(args, console, "set", **asked)
+
+
+def _change(args: Args, console: Console, what: str, **asked: Any) -> int:
+    with client_of(args, console) as client:
+        _show(client.members(what, seconds=float(args.wait), **asked), args, console)
+    return DONE
+
+
+def _show(found: dict[str, Any], args: Args, console: Console) -> None:
+    people = for_people(console, args.output)
+    output = output_of(console, args.output, SHOWN if people else FIELDS)
+    output.put([for_eyes(node) for node in found["nodes"]] if people else found["nodes"])
+    output.close()
+    if people:
+        console.say(
+            f"view {found['view']}: {found['durability']}, at least {found['min_copies']} "
+            f"{'copy' if found['min_copies'] == 1 else 'copies'}, position {found['position']:,}"
+        )
+        for line in differences(found["nodes"]):
+            console.say(line)
+
+
+def for_eyes(node: Row) -> Row:
+    return {
+        "id": node["id"],
+        "name": node["name"],
+        "weight": _vote(node["weight"], witness=node["witness"]),
+        "state": node["state"],
+        "in the file": "-"
+        if node["listed"] is None
+        else _vote(node["listed"], witness=node["listed_witness"]),
+    }
+
+
+def _vote(count: int, *, witness: bool) -> str:
+    return f"{count}{', witness' if witness else ''}"
+
+
+def differences(nodes: Sequence[Row]) -> list[str]:
+    """Where the cluster file says something else than the view, which is no error: the view rules."""
+    said = []
+    for node in nodes:
+        name, votes, listed = node["name"], node["weight"], node["listed"]
+        if listed is None:
+            said.append(f"{name} is not in the cluster file of this machine")
+        elif listed != votes:
+            said.append(f"{name} has {votes} votes, and the cluster file says {listed}")
+    return said
+
+
+_NAME: Final = option("name", said="its name in the cluster file, or its id")
+_WAIT: Final = option(
+    "--wait", metavar="S", kind=duration, default=WAIT_SECONDS, said="how long to wait for it (15)"
+)
+_MORE: Final = (
+    "Any node of the cluster may be asked; it answers when the next view has it.  The machine has\n"
+    "to be in the cluster file of all of them.  Refused is what would leave no majority of those\n"
+    "that run; one machine is changed at a time."
+)
+
+COMMANDS: Final = (
+    Command(
+        "member ls",
+        "List who votes, and what the cluster file says of it",
+        ls,
+        (),
+        ("duckrow member ls", "duckrow member ls -o json"),
+        more="state: acts (it acknowledges all that is ordered), suspected, catches up, held off (it was\n"
+        "too slow, and has to wait), votes (a witness), follows (without a vote), away (no way there).",
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "member add",
+        "Give a machine a vote",
+        add,
+        (
+            _NAME,
+            option("--weight", metavar="N", kind=whole(1, 1000), default=1, said="its weight (1)"),
+            option("--witness", switch=True, said="it votes, and keeps no row"),
+            _WAIT,
+        ),
+        ("duckrow member add m4",),
+        more=_MORE + "\nIt follows the row first: far behind it cannot be added yet.",
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "member retire",
+        "Take the vote of a machine away, for good",
+        retire,
+        (_NAME, _WAIT),
+        ("duckrow member retire m3",),
+        more=_MORE + "\nIt need not run.  If it does, it goes on following the row.",
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "member weight",
+        "Give a vote another weight",
+        weight,
+        (_NAME, option("weight", said="1 or more", kind=whole(1, 1000)), _WAIT),
+        ("duckrow member weight m1 2",),
+        more=_MORE,
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "member replace",
+        "Let one machine take the place of another, in one step",
+        replace,
+        (
+            option("old", said="the one that goes; it need not run"),
+            option("new", said="the one that comes, with the weight of the other"),
+            _WAIT,
+        ),
+        ("duckrow member replace m3 m4",),
+        more=_MORE
+        + "\nA machine whose disk was lost needs no command: started with an empty disk, under its name,\n"
+        "it catches up and votes again.",
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "member set",
+        "Change what holds for the cluster, while it runs",
+        set_,
+        (
+            option(
+                "--min-copies",
+                metavar="N",
+                kind=whole(1, 1000),
+                said="with fewer members that are there nothing is ordered",
+            ),
+            option(
+                "--durability",
+                choices=("fsync", "write", "memory"),
+                said="when a member acknowledges",
+            ),
+            _WAIT,
+        ),
+        ("duckrow member set --min-copies 2", "duckrow member set --durability write"),
+        more="It holds from the next view on.  More copies than members run are refused.",
+        url=True,
+        rows=True,
+    ),
+)
