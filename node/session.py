@@ -240,18 +240,14 @@ class Session:
                 reads.serve(reference, lambda: [self._server.status()])
             case Verb.CLIENTS:
                 reads.serve(reference, partial(overview.clients, self._server.sessions, fields))
-            case _:
-                raise Refused(f"this node knows no request {verb}: it may be older than the client")
-            case Verb.PINS:
-                reads.serve(reference, partial(overview.pins, self._node.pins, fields))
-            case Verb.UNPIN:
-                reads.serve(reference, partial(overview.unpin, self._node.pins, fields))
             case Verb.MEMBER:
                 match fields:
                     case [dict(asked), *_]:
                         reads.ask(reference, partial(self._node.row.administer, asked))
                     case _:
                         raise Corrupt("what is asked about the members is missing")
+            case _:
+                raise Refused(f"this node knows no request {verb}: it may be older than the client")
 
     # -- orders ---------------------------------------------------------------------------------
 
