@@ -28,10 +28,12 @@ from duckrow.node.rowwire import encode_heads
 
 from .admin import Admin
 from .follower import Follower
+from .fromnode import FromNode
 from .links import Stream
 from .process import Bridge
 
 AHEAD_BYTES: Final = 1 * MIB
+LOOK_SECONDS: Final = 0.5  # between two looks whether there is a node
 STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
 
 
@@ -43,6 +45,7 @@ class Attach:
         self._node: _Node | None = None
         bridge.on_round = self._on_round
         bridge.on_staged = self._on_staged
+        bridge.on_image = self._on_image
 
     async def handle(self, given: trio.abc.Stream) -> None:
         stream: Stream = given  # type: ignore[assignment]  # those of an Env can do more
@@ -62,6 +65,14 @@ class Attach:
                     self._node = None
             nursery.cancel_scope.cancel()
 
+    async def wait_alone(self, seconds: float) -> None:
+        """Until no node was here for so long."""
+        since = trio.current_time()
+        while trio.current_time() < since + seconds:
+            await trio.sleep(LOOK_SECONDS)
+            if self._node is not None:
+                since = trio.current_time()
+
     def _on_round(self) -> None:
         if self._node is not None:
             self._node.tell_round()
@@ -70,13 +81,19 @@ class Attach:
         if self._node is not None:
             self._node.tell_staged(bundle)
 
+    def _on_image(self) -> None:
+        """What the node knows is of a row that is no more: it comes again, and sees."""
+        if self._node is not None:
+            self._node.leave()
+
 
 class _Node:
     def __init__(self, bridge: Bridge, stream: Stream, nursery: trio.Nursery, note: Note) -> None:
         self._bridge, self._stream, self._nursery = bridge, stream, nursery
-        self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
         self._admin = Admin(bridge)
+        self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
         self._follower: Follower | None = None
+        self._image = FromNode(self.tell)
         self._told: tuple[int, RowStatus] | None = None
         self._segments: list[list[object]] = []
         self._welcome = False
@@ -97,6 +114,9 @@ class _Node:
         if self._follower is not None:
             self._bridge.unfollow(self._follower)
             self._follower = None
+        self._image.ends()
+        if self._bridge.giving.source == self._image.take:
+            self._bridge.giving.source = None
         self._output.hang_up()
 
     def tell(self, buffers: list[Buffer]) -> None:
@@ -175,6 +195,10 @@ class _Node:
             bridge.settle([(view, origin, s) for view, origin, s in fields[0]])
         elif kind == Said.RELEASE:
             bridge.store.release(fields[0], fields[1])
+        elif kind == Said.GIVEN:
+            self._image.begins(fields)
+        elif kind == Said.PIECE:
+            self._image.piece(frame.body)
         elif kind == Said.ASK:
             reference, what, *arguments = fields
             self._nursery.start_soon(self._answer, reference, what, arguments, frame.body)
@@ -206,6 +230,7 @@ class _Node:
         if self._follower is not None:
             self._bridge.unfollow(self._follower)
         self._follower = follower = self._bridge.follow(after)
+        self._bridge.giving.source = self._image.take
         self._nursery.start_soon(self._send_items, follower)
 
     async def _send_items(self, follower: Follower) -> None:
@@ -248,11 +273,23 @@ class _Node:
         if what == What.SYNC:
             await store.sync()
             return answer(None)
-        if what == What.REWRITE:
         if what == What.MEMBER:
             return answer(await self._admin.answer(arguments[0]))
+        if what == What.IMAGE:
+            return await self._answer_image(reference, *arguments)
+        if what == What.REWRITE:
             return answer(await store.rewrite(arguments[0], wire.places_of(body)))
         raise Corrupt(f"a node asks {what} of its bridge")
+
+    async def _answer_image(self, reference: int, offset: int, length: int) -> list[Buffer]:
+        """It has no state, or would not ask."""
+        images = self._bridge.store.images
+        part = await images.read_state(offset, length) if images.leads_on else None
+        if part is None:
+            self._bridge.need_image()
+            return wire.answer(reference, None)
+        size, shift, data = part
+        return wire.answer(reference, [size, shift], data)
 
 
 def _facts(segment: Any) -> tuple[object, ...]:

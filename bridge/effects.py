@@ -83,6 +83,12 @@ class Sync(NamedTuple):
     token: int
 
 
+class Image(NamedTuple):
+    """Take an image from this neighbour; None: from nobody, now (C4)."""
+
+    peer: int | None
+
+
 class Hang(NamedTuple):
     """Close this link."""
 
@@ -96,5 +102,16 @@ class Alarm(NamedTuple):
 
 
 Effect = (
-    Send | Serve | Journal | Place | Learned | Registered | Staged | Settled | Sync | Hang | Alarm
+    Send
+    | Serve
+    | Image
+    | Journal
+    | Place
+    | Learned
+    | Registered
+    | Staged
+    | Settled
+    | Sync
+    | Hang
+    | Alarm
 )

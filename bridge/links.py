@@ -65,7 +65,7 @@ class Down(NamedTuple):
 
 class Heard(NamedTuple):
     peer: int
-    messages: list[Message]
+    messages: list[Message]  # none: a part of one
 
 
 Event = Up | Down | Heard
@@ -264,16 +264,18 @@ class Links:
 
     async def _receive(self, peer: int, connection: Connection, reader: FrameReader) -> None:
         stream, mailbox = connection.stream, self._mailbox
+        came = False
         while not connection.closed:
             messages: list[Message] = []
             size = 0
             while (frame := reader.next_frame()) is not None:
                 messages.append(decode(frame))
                 size += len(frame.body)
-            if messages and not connection.closed:
+            if (messages or came) and not connection.closed:
                 mailbox.post(Heard(peer, messages), size)
                 await mailbox.wait_room()
-            if not await receive(stream, reader):
+            came = await receive(stream, reader)
+            if not came:
                 return
 
     def _close(self, peer: int, connection: Connection) -> None:

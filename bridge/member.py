@@ -17,7 +17,7 @@ Nothing is decided here: a message is shown to the room that it concerns.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from duckrow.node.commands import Command
@@ -29,6 +29,7 @@ from .effects import Effect, Settled
 from .electorate import NOTHING, voter_of
 from .flood import Flood
 from .founding import Charter, first_view
+from .imageforms import ImageOffer, ImageSlice, NoImage, WantImage
 from .messages import (
     Accept,
     Accepted,
@@ -116,6 +117,11 @@ class Member:
         self.standing.now = now
         self.neighbours.down(peer)
 
+    def hear_from(self, peer: int, now: float) -> None:
+        """Something, if only a part of a message that takes long: the link lives (F9)."""
+        self.standing.now = now
+        self.neighbours.heard(peer)
+
     def receive(self, peer: int, message: Message, now: float) -> None:
         self.standing.now = now
         if not self.neighbours.heard(peer):
@@ -140,7 +146,7 @@ class Member:
                     self._join()  # who names that view is believed
             case Control():
                 self.neighbours.hear_control(peer, message)
-            case Ask() | Mended():
+            case Ask() | Mended() | WantImage() | ImageOffer() | ImageSlice() | NoImage():
                 pass  # between the stores: the shell's concern
             case _:
                 assert_never(message)
@@ -181,6 +187,35 @@ class Member:
         """This process is about to end; the others need not wait to find out (S3)."""
         self.standing.now = now
         self.neighbours.flood(Leave(self.standing.incarnation))
+
+    def need_image(self, now: float) -> None:
+        """The node beside has no state that the row here leads on from: an image brings one (N4).
+
+        It goes on acting if the others cannot without it (N8).
+        """
+        standing, view = self.standing, self.standing.newest
+        standing.now, standing.stateless = now, True
+        self.neighbours.links_due = True
+        members = {member.id for member in view.members}
+        others = [v for v in view.voters if v[0] != standing.id and (v[0] in members or not v[3])]
+        if standing.active and 2 * sum(v[1] for v in others) > sum(v[1] for v in view.voters):
+            self.neighbours.flood(Leave(standing.incarnation))
+
+    def takes_image(self, position: int) -> bool:
+        """Whether one of that position may become the row now (C4)."""
+        standing = self.standing
+        return not standing.active and position >= standing.position + (not standing.stateless)
+
+    def based(self, position: int, view: View, delivered: Mapping[int, int], now: float) -> None:
+        """An image is the row now, durably: up to that position, in that view (N5)."""
+        assert self.takes_image(position)
+        standing = self.standing
+        standing.now, standing.stateless = now, False
+        standing.position, standing.installed = position, view.id
+        standing.delivered = dict(delivered)
+        self.views.based(view)
+        self.neighbours.links_due = True
+        self._join()
 
     def digested(self, position: int, digest: bytes) -> None:
         """The store's digest of the row at a multiple of 1024."""
@@ -262,7 +297,11 @@ class Member:
         founds = standing.newest is NOTHING and self._charter is not None
         change = self.calling.change()
         called = change is not None and change.id == standing.id and voter is None
-        if standing.active or not (standing.holds_data or stranger or founds or called):
+        if (
+            standing.stateless
+            or standing.active
+            or not (standing.holds_data or stranger or founds or called)
+        ):
             return
         self._joined_at = standing.now
         self.neighbours.flood(

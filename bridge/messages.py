@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 from duckrow.node.row import Bundle, Item, View
 
+from .imageforms import ImageMessage
+
 Ballot = tuple[int, int]
 Name = tuple[int, int, int]  # of a bundle: view, origin, s
 
@@ -180,4 +182,4 @@ class Mended(NamedTuple):
     item: Item
 
 
-Message = Link | Bundle | Acks | Base | Follow | Newer | Control | Ask | Mended
+Message = Link | Bundle | Acks | Base | Follow | Newer | Control | Ask | Mended | ImageMessage

@@ -23,7 +23,7 @@ import attrs
 from duckrow.node.row import Bundle
 
 from .catchup import Following
-from .effects import Alarm, Hang, Send, Serve
+from .effects import Alarm, Hang, Image, Send, Serve
 from .flood import Flood
 from .messages import Acks, Base, Control, Link, Message, Newer, Payload
 from .outbox import Outbox
@@ -53,6 +53,7 @@ class Neighbours:
     following: Following = attrs.field(factory=Following, init=False)
     floor: int = attrs.field(default=1, init=False)  # told by the store
     disk: str = attrs.field(default="ok", init=False)
+    image_from: int | None = attrs.field(default=None, init=False)  # whose image is taken
     digests: dict[int, bytes] = attrs.field(factory=dict, init=False)  # by position
     _of: dict[int, Neighbour] = attrs.field(factory=dict, init=False)  # by id; links that are up
     links_due: bool = attrs.field(default=False, init=False)
@@ -119,7 +120,7 @@ class Neighbours:
         if link.follow is None or neighbour.served is None or link.follow[0] != neighbour.served[0]:
             self._serve(peer, neighbour, link.follow)
         ahead = link.position > self.standing.position and self.following.upstream is None
-        if (first or ahead) and not self.standing.active:
+        if (first or (ahead and self.image_from is None)) and not self.standing.active:
             self.links_due = True  # at once, so that it can be followed
 
     def tell_links(self, streams: Streams) -> None:
@@ -128,9 +129,7 @@ class Neighbours:
             return
         self.links_due = False
         standing = self.standing
-        if not standing.active and standing.keeps_row:
-            ahead = {p: n.link.position for p, n in self._of.items() if n.link is not None}
-            self.following.choose(standing.position, ahead)
+        self._catch_up()
         digest = max(self.digests.items(), default=(0, b""))
         for peer in self.linked:
             wants = {
@@ -153,6 +152,27 @@ class Neighbours:
                 standing.newest.cluster,
             )
             self.send(peer, link)
+
+    def _catch_up(self) -> None:
+        """C1: from whom the row is followed; C4: nobody has what comes next, so from whom an image."""
+        standing = self.standing
+        wanted = None
+        if not standing.active and standing.keeps_row:
+            links = {p: n.link for p, n in self._of.items() if n.link is not None}
+            near, far = dict[int, int](), dict[int, int]()
+            for peer, link in links.items():
+                if standing.stateless or link.floor > standing.position + 1:
+                    if link.position > standing.position:
+                        far[peer] = link.position
+                else:
+                    near[peer] = link.position
+            self.following.choose(standing.position, near)
+            if self.following.upstream is None and far:
+                best = max(sorted(far), key=lambda peer: far[peer])
+                wanted = self.image_from if self.image_from in far else best
+        if wanted != self.image_from:
+            self.image_from = wanted
+            self.outbox.put(Image(wanted))
 
     def digested(self, position: int, digest: bytes) -> None:
         """Of the row here, at a multiple of 1024."""

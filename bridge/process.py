@@ -21,17 +21,22 @@ from duckrow.node.commands import Command
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed, Full, NoQuorum
 from duckrow.node.events import INFO, WARNING, Note, unheard
+from duckrow.node.forms import BaseForm
 from duckrow.node.journal import Journal
 from duckrow.node.limits import MIB
 from duckrow.node.registerform import Register
 from duckrow.node.row import Bundle, Item, RowStatus
+from duckrow.node.segments import Segment
 from duckrow.node.storeoptions import StoreOptions
 from duckrow.node.wakeup import Wakeup
 
 from . import effects as do
 from .follower import Follower
 from .founding import Charter, Listed
+from .giving import Giving
 from .handshake import NONCE_BYTES, VERSION, Door, Hello
+from .imageforms import ImageOffer, ImageSlice, NoImage, WantImage
+from .jobs import Jobs
 from .links import Down, Event, Heard, Links, Neighbour, Up
 from .member import Member
 from .messages import Change, Name
@@ -39,6 +44,7 @@ from .recovered import Recovered
 from .serving import Serving
 from .staging import Staging
 from .syncing import Syncing
+from .taking import Taking
 from .timing import Timing
 
 DIGESTS_EVERY: Final = 1024  # positions
@@ -67,6 +73,7 @@ class Bridge:
         self.followers: dict[Follower, None] = {}
         self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
         self.on_round: Callable[[], None] = lambda: None  # its status may have changed
+        self.on_image: Callable[[], None] = lambda: None  # the row is another one
         self.staging = Staging(journal, self._insist)
         self._events: list[Event] = []
         self._unread = 0  # bytes in the mailbox
@@ -92,6 +99,10 @@ class Bridge:
         self.links = Links(env, self._hello, options.secret, door, options.neighbours, self, note)
         self._door = door
         self._serving = Serving(self.store, self.links, note)
+        self._jobs = Jobs(self._work.wake)
+        disk = journal.store.disk
+        self.giving = Giving(disk, journal, self.links, note)
+        self._taking = Taking(disk, self.store, self.links, note, self._jobs.do, self._become)
 
     @classmethod
     async def open(cls, env: Env, options: BridgeOptions, note: Note = unheard) -> Bridge:
@@ -115,6 +126,8 @@ class Bridge:
             await nursery.start(self._serving.run)
             await nursery.start(self.links.run, self.options.port)
             nursery.start_soon(self._syncing.run)
+            nursery.start_soon(self.giving.run)
+            nursery.start_soon(self._taking.run)
             nursery.start_soon(self._beat_on)
             task_status.started()
             await self._rounds()
@@ -176,6 +189,11 @@ class Bridge:
     def unfollow(self, follower: Follower) -> None:
         self.followers.pop(follower, None)
 
+    def need_image(self) -> None:
+        """The node has no state from which the row here could be followed (N4)."""
+        self.member.need_image(trio.current_time())
+        self._work.wake()
+
     def wish(self, change: Change) -> None:
         """An operator wants something of the next view (R1)."""
         self.member.change(change, trio.current_time())
@@ -211,6 +229,7 @@ class Bridge:
         while True:
             self._feed()
             await self._perform(self.member.take_effects(trio.current_time(), self._env.wall_us()))
+            await self._jobs.run()
             self.on_round()
             await self._work.wait()
 
@@ -224,8 +243,13 @@ class Bridge:
         for event in events:
             match event:
                 case Heard(peer, messages):
+                    member.hear_from(peer, now)
                     for message in messages:
                         member.receive(peer, message, now)
+                        if isinstance(message, WantImage):
+                            self.giving.wanted(peer, message)
+                        elif isinstance(message, ImageOffer | ImageSlice | NoImage):
+                            self._taking.heard(peer, message)
                 case Up(peer):
                     member.link_up(peer, now)
                 case Down(peer):
@@ -270,6 +294,8 @@ class Bridge:
                     self._syncing.want(token)
                 case do.Serve(peer, follow):
                     self._serving.serve(peer, follow)
+                case do.Image(peer):
+                    self._taking.take_from(peer)
                 case do.Hang(peer):
                     links.hang_up(peer)
                 case do.Alarm(text):
@@ -287,6 +313,18 @@ class Bridge:
         """The node has it, and will not say so again: its stage is over."""
         if isinstance(item.content, Bundle) and item.content.origin == self.options.id:
             self.settle([item.content[:3]])
+
+    async def _become(self, offer: ImageOffer, base: BaseForm, segments: list[Segment]) -> None:
+        """An image takes the place of the row, if that has not come so far itself (N5)."""
+        if not self.member.takes_image(base.position):
+            return
+        with trio.CancelScope(shield=True):  # sim-ok: some names, and the dead write none
+            await self.journal.rebase(base, segments)
+        self.member.based(base.position, offer.view, offer.delivered, trio.current_time())
+        self._door.cluster = offer.view.cluster
+        self._note(INFO, "image_taken position=%d", base.position)
+        self.on_image()
+        self._work.wake()
 
     async def _insist(self, write: Callable[..., object], *args: object) -> Item:
         """What the protocol has to write may use the reserve.

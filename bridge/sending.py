@@ -2,6 +2,7 @@
 
     urgent   Link, Acks, Control, Newer      first; of Link and Acks only the newest is kept
     bulk     Bundle, Base, Follow, Tail      in order, one behind the other
+    leisure  ImageSlice                      when nothing else waits
                  |
     fill ------->| out: bytes for the socket, a quarter of a MiB at most
 
@@ -20,6 +21,7 @@ from duckrow.node.env import Buffer
 from duckrow.node.limits import KIB
 from duckrow.node.row import Bundle, View
 
+from .imageforms import ImageSlice
 from .messages import Acks, Base, Control, Follow, Link, Mended, Message, Tail
 from .wire import Encoder
 
@@ -33,19 +35,22 @@ class Sending:
         self._encoder = encoder
         self._urgent: dict[Hashable, Message] = {}
         self._bulk: deque[tuple[Message, int]] = deque()
+        self._leisure: deque[ImageSlice] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._count = 0
 
     @property
     def is_empty(self) -> bool:
-        return not (self._out or self._urgent or self._bulk)
+        return not (self._out or self._urgent or self._bulk or self._leisure)
 
     def put(self, message: Message) -> None:
         if _is_bulk(message):
             size = size_of(message)
             self._bulk.append((message, size))
             self.bulk_bytes += size
+        elif isinstance(message, ImageSlice):
+            self._leisure.append(message)
         elif isinstance(message, Acks):
             key = message.view, message.member
             self._urgent.pop(key, None)  # its place is behind what it may speak of
@@ -65,6 +70,8 @@ class Sending:
             elif self._bulk:
                 message, size = self._bulk.popleft()
                 self.bulk_bytes -= size
+            elif self._leisure and not self._out:
+                message = self._leisure.popleft()
             else:
                 break
             buffers = self._encoder.encode(message)

@@ -39,6 +39,7 @@ class Standing:
     damaged: bool
     now: float  # of the input that is being handled
     active: bool = attrs.field(default=False, init=False)
+    stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
     diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
     learned: deque[float] = attrs.field(factory=deque, init=False)  # when the last views came
 

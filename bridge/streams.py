@@ -91,6 +91,14 @@ class Streams:
             if s <= stream.have:
                 stream.base = max(stream.base, s)
 
+    def drop_until(self, origin: int, s: int) -> None:
+        """An image has all of it up to there."""
+        stream = self.of.get(origin)
+        if stream is not None:
+            for held in [each for each in stream.bundles if each <= s]:
+                del stream.bundles[held]
+            stream.base = max(stream.base, min(s, stream.have))
+
     def drop_acked_by_all(self) -> None:
         """What a relay that is no member need not keep (F6)."""
         for origin, stream in self.of.items():

@@ -83,6 +83,16 @@ class Views:
             # V9, V11: at every level, since what it acks from now on says that it has all before.
             self.outbox.when_durable(partial(self._activate, view.id))
 
+    def based(self, view: View) -> None:
+        """An image ends in this view: what was held of older ones does not count any more."""
+        self.ordering.old = None
+        self.learn(view)
+        self.ordering.old = None
+        if view.id == self.standing.newest.id:
+            for origin, s in self.standing.delivered.items():
+                self.ordering.streams.drop_until(origin, s)
+            self.outbox.when_durable(partial(self._activate, view.id))
+
     def wedge(self) -> None:
         """W1: no bundle, no ack, no delivery in this view any more, by this node."""
         self.standing.active = False

@@ -38,6 +38,18 @@ from duckrow.node.rowwire import (
     pairs,
 )
 
+from .imageforms import (
+    ImageOffer,
+    ImageSlice,
+    NoImage,
+    WantImage,
+    decode_none,
+    decode_offer,
+    decode_slice,
+    decode_want,
+    encode_offer,
+    encode_slice,
+)
 from .messages import (
     Acks,
     Ask,
@@ -64,6 +76,10 @@ class Kind(enum.IntEnum):
     CONTROL = 7
     ASK = 8
     MENDED = 9
+    WANT_IMAGE = 10
+    IMAGE_OFFER = 11
+    IMAGE_SLICE = 12
+    NO_IMAGE = 13
 
 
 class Encoder:
@@ -180,6 +196,11 @@ def _encode_mended(mended: Mended) -> Written:
     return Written([_MENDED, *head], body)
 
 
+def _encode_slice(given: ImageSlice) -> Written:
+    head, body = encode_slice(given)
+    return Written([int(Kind.IMAGE_SLICE), *head], body)
+
+
 def _decode_ask(fields: list[Any], _: Buffer) -> Ask:
     check_numbers(*fields[0])
     return Ask(tuple(fields[0]))
@@ -215,6 +236,10 @@ _ENCODE: Final[dict[type, Callable[[Any], Written]]] = {
     Control: _encode_control,
     Ask: lambda ask: Written([int(Kind.ASK), list(ask.positions)]),
     Mended: _encode_mended,
+    WantImage: lambda want: Written([int(Kind.WANT_IMAGE), *want]),
+    ImageOffer: lambda offer: Written([int(Kind.IMAGE_OFFER), *encode_offer(offer)]),
+    ImageSlice: _encode_slice,
+    NoImage: lambda none: Written([int(Kind.NO_IMAGE), *none]),
 }
 # The least number of fields behind the kind, and who reads them.
 _DECODE: Final[dict[int, tuple[int, Callable[[list[Any], Buffer], Message]]]] = {
@@ -227,6 +252,10 @@ _DECODE: Final[dict[int, tuple[int, Callable[[list[Any], Buffer], Message]]]] = 
     Kind.CONTROL: (6, _decode_control),
     Kind.ASK: (1, _decode_ask),
     Kind.MENDED: (3, lambda fields, body: Mended(decode_item(fields, body))),
+    Kind.WANT_IMAGE: (3, decode_want),
+    Kind.IMAGE_OFFER: (6, decode_offer),
+    Kind.IMAGE_SLICE: (4, decode_slice),
+    Kind.NO_IMAGE: (1, decode_none),
 }
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 import attrs
 import trio
 
-from . import keptplaces
+from . import keptplaces, pins
 from .capture import restore
 from .env import Disk, Env
 from .errors import Corrupt, DiskFailed, NotFound, UnknownVersion
@@ -45,6 +45,10 @@ KeeperT = TypeVar("KeeperT", bound=Keeper)
 class Options:
     store: StoreOptions = attrs.field(factory=StoreOptions)
     housekeeping: HousekeepingOptions = attrs.field(factory=HousekeepingOptions)
+
+
+class StatelessError(Corrupt):
+    """Raised when no snapshot is there that the row leads on from."""
 
 
 class LoneKeeper(Keeper):
@@ -118,6 +122,7 @@ async def recovered(
     keep = row.broken is not None
     files = await folder.load(store.uuid, store.position, store.formers, keep=keep)
     best: tuple[State, Numbers, frozenset[int]] | None = None
+    begun: Snapshot | None = None
     beginnings = await _beginnings(row, snapshots)
     for snapshot in beginnings:
         state, chunks = State(), []
@@ -139,12 +144,12 @@ async def recovered(
             # To know more numbers is not worth to end earlier, where the row is damaged in between.
             len(lost) < len(best[2]) and await row.leads(state.position, best[0].position)
         ):
-            best = state, numbers, lost
+            best, begun = (state, numbers, lost), snapshot
         if not lost:
             break
     if best is None:
         # What the disk does not give may be whole: another try, or another cable, may help.
-        kind = DiskFailed if snapshots.unread else Corrupt
+        kind = DiskFailed if snapshots.unread else StatelessError
         raise kind(
             f"the row begins at position {store.floor}, and no snapshot of the state reaches that "
             f"far: {'; '.join(snapshots.refused) or 'there is none'}"
@@ -153,6 +158,7 @@ async def recovered(
     row.follow(state.position)
     keeper = sort(row, state, numbers, rng=env.rng, wall_us=env.wall_us, cache=rare_cache(env))
     housekeeping = Housekeeping(keeper, snapshots, folder, options, lost)
+    keeper.pins.restore(None if begun is None else begun.of(pins.CHUNK))
     housekeeping.resume()
     await keeper.catch_up()
     numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))

@@ -18,7 +18,7 @@ from .errors import LimitExceeded, Refused
 from .limits import MIB, PULL_BYTES_MAX
 from .parts import Text
 from .requests import Ask, Verb
-from .topicinfo import TopicInfo, in_row
+from .topicinfo import Pin, TopicInfo, in_row
 
 TIMEOUT: Final = 10.0  # seconds, of a call
 PULL_ENTRIES: Final = 1_000
@@ -118,6 +118,8 @@ def pull(
     wait: float,
     topic_id: int,
     timeout: float | None,
+    *,
+    kept: bool = False,
 ) -> Wish[Entries]:
     if max_bytes > PULL_BYTES_MAX:
         raise LimitExceeded("max_bytes of a pull", max_bytes, PULL_BYTES_MAX)
@@ -130,7 +132,7 @@ def pull(
             raise Refused(f"{name}={number}: it is {least} or more")
     where = cursors.read(after)
     ask = Ask(topic, where, partition, topic_id, limit, max_bytes, int(wait * 1e6))
-    return Wish(lambda core: core.pull(ask), timeout=timeout, wait=wait)
+    return Wish(lambda core: core.pull(ask, kept=kept), timeout=timeout, wait=wait)
 
 
 class Following:
@@ -165,6 +167,21 @@ def topic(name: str) -> Wish[TopicInfo]:
     return Wish(lambda core: core.ask(Verb.TOPIC, name), lambda fields: TopicInfo.of(name, fields))
 
 
+def pins(after: Pin | None = None) -> Wish[tuple[list[Pin], bool]]:
+    last = (after.topic, after.partition) if after else ()
+    return Wish(
+        lambda core: core.ask(Verb.PINS, *last),
+        lambda fields: ([Pin(*row[: len(Pin._fields)]) for row in fields[0]], bool(fields[1])),
+    )
+
+
+def unpin(pin: Pin | None, safe: int, place: str, trouble: str) -> Wish[None]:
+    what = (pin.topic, pin.topic_id, pin.partition) if pin else ("", 0, 0)
+    return Wish(
+        lambda core: core.ask(Verb.UNPIN, *what, safe, place, trouble), lambda _fields: None
+    )
+
+
 def create_topic(name: str, policy: dict[str, Any]) -> Wish[None]:
     return _order(lambda turn: makers.create(turn, name, in_row(policy)))
 
@@ -193,12 +210,6 @@ def status() -> Wish[dict[str, Any]]:
     return Wish(lambda core: core.ask(Verb.STATUS), lambda fields: dict(fields[0]))
 
 
-def clients() -> Wish[list[dict[str, Any]]]:
-    return Wish(lambda core: core.ask(Verb.CLIENTS), lambda fields: list(fields[0]))
-
-
-def _order(make: Callable[[makers.Turn], Any]) -> Wish[None]:
-    return Wish(lambda core: core.order(make), lambda _result: None)
 def members(what: str, asked: dict[str, Any]) -> Wish[dict[str, Any]]:
     return Wish(
         lambda core: core.ask(Verb.MEMBER, {"what": what, **asked}),
@@ -207,3 +218,9 @@ def members(what: str, asked: dict[str, Any]) -> Wish[dict[str, Any]]:
     )
 
 
+def clients() -> Wish[list[dict[str, Any]]]:
+    return Wish(lambda core: core.ask(Verb.CLIENTS), lambda fields: list(fields[0]))
+
+
+def _order(make: Callable[[makers.Turn], Any]) -> Wish[None]:
+    return Wish(lambda core: core.order(make), lambda _result: None)

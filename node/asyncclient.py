@@ -26,7 +26,7 @@ from .entries import Entries, Entry
 from .errors import Disconnected, DuckrowError, NoQuorum, Timeout
 from .limits import CLIENT_BYTES_MAX
 from .parts import Text
-from .topicinfo import TopicInfo
+from .topicinfo import Pin, TopicInfo
 
 RECEIVE_BYTES: Final = 256 * 1024
 HELLO_SECONDS: Final = 5.0  # of a node that took the connection
@@ -138,8 +138,11 @@ class AsyncClient(ABC):
         wait: float = 0,
         topic_id: int = 0,
         timeout: float | None = None,
+        kept: bool = False,
     ) -> Entries:
         """Entries from the one behind `after` on; none after `wait` seconds is no error.
+
+        With `kept` also those that are pruned, and that the node keeps for the archive.
 
         Raises:
             NotFound: there is no such partition.
@@ -147,9 +150,24 @@ class AsyncClient(ABC):
             Damaged: the next entries cannot be read.
             Timeout: no answer came.
         """
-        return await self._do(
-            asks.pull(topic, after, partition, limit, max_bytes, wait, topic_id, timeout)
-        )
+        where = topic, after, partition, limit, max_bytes, wait, topic_id, timeout
+        return await self._do(asks.pull(*where, kept=kept))
+
+    async def pins(self) -> list[Pin]:
+        """The partitions that have an archive, and what of them only this node still has."""
+        found, more = await self._do(asks.pins())
+        while more:
+            page, more = await self._do(asks.pins(found[-1]))
+            found += page
+        return found
+
+    async def unpin(self, pin: Pin | None, safe: int = 0, *, place: str, trouble: str = "") -> None:
+        """The archive at `place` has that partition up to `safe`: the node need not keep it.
+
+        Raises:
+            NotFound, Conflict, Refused: the topic is gone, another one, or not as far.
+        """
+        await self._do(asks.unpin(pin, safe, place, trouble))
 
     def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
         """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""
@@ -215,6 +233,14 @@ class AsyncClient(ABC):
         """What the node says of itself, as `duckrow status` shows it."""
         return await self._do(asks.status())
 
+    async def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
+        """Who votes; or changes that, as `duckrow member` does: `what` is one of its verbs.
+
+        Raises:
+            Refused, NoQuorum, Timeout: it is not to be had; says why.
+        """
+        return await self._do(asks.members(what, asked))
+
     async def clients(self) -> list[dict[str, Any]]:
         """All sessions of the node."""
         return await self._do(asks.clients())
@@ -233,14 +259,6 @@ class AsyncClient(ABC):
             self._unwatched[call] = None
             call.on_done = lambda: self._note_unwatched(call)
         deadline = self._now() + (self._timeout if wish.timeout is None else wish.timeout)
-    async def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
-        """Who votes; or changes that, as `duckrow member` does: `what` is one of its verbs.
-
-        Raises:
-            Refused, NoQuorum, Timeout: it is not to be had; says why.
-        """
-        return await self._do(asks.members(what, asked))
-
         await self._pass()
         while self._core.unsent_bytes > CLIENT_BYTES_MAX:
             if self._now() > deadline:

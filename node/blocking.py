@@ -24,7 +24,7 @@ from .entries import Entries, Entry
 from .errors import DuckrowError, NoQuorum, Timeout
 from .limits import CLIENT_BYTES_MAX
 from .parts import Text
-from .topicinfo import TopicInfo
+from .topicinfo import Pin, TopicInfo
 
 __all__ = ["TIMEOUT", "Client"]
 
@@ -123,8 +123,11 @@ class Client:
         wait: float = 0,
         topic_id: int = 0,
         timeout: float | None = None,
+        kept: bool = False,
     ) -> Entries:
         """Entries from the one behind `after` on; none after `wait` seconds is no error.
+
+        With `kept` also those that are pruned, and that the node keeps for the archive.
 
         Raises:
             NotFound: there is no such partition.
@@ -132,9 +135,24 @@ class Client:
             Damaged: the next entries cannot be read.
             Timeout: no answer came.
         """
-        return self._do(
-            asks.pull(topic, after, partition, limit, max_bytes, wait, topic_id, timeout)
-        )
+        where = topic, after, partition, limit, max_bytes, wait, topic_id, timeout
+        return self._do(asks.pull(*where, kept=kept))
+
+    def pins(self) -> list[Pin]:
+        """The partitions that have an archive, and what of them only this node still has."""
+        found, more = self._do(asks.pins())
+        while more:
+            page, more = self._do(asks.pins(found[-1]))
+            found += page
+        return found
+
+    def unpin(self, pin: Pin | None, safe: int = 0, *, place: str, trouble: str = "") -> None:
+        """The archive at `place` has that partition up to `safe`: the node need not keep it.
+
+        Raises:
+            NotFound, Conflict, Refused: the topic is gone, another one, or not as far.
+        """
+        self._do(asks.unpin(pin, safe, place, trouble))
 
     def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
         """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""
@@ -200,6 +218,14 @@ class Client:
         """What the node says of itself, as `duckrow status` shows it."""
         return self._do(asks.status())
 
+    def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
+        """Who votes; or changes that, as `duckrow member` does: `what` is one of its verbs.
+
+        Raises:
+            Refused, NoQuorum, Timeout: it is not to be had; says why.
+        """
+        return self._do(asks.members(what, asked))
+
     def clients(self) -> list[dict[str, Any]]:
         """All sessions of the node."""
         return self._do(asks.clients())
@@ -218,14 +244,6 @@ class Client:
             self._line.close()
 
     def __enter__(self) -> Self:
-    def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
-        """Who votes; or changes that, as `duckrow member` does: `what` is one of its verbs.
-
-        Raises:
-            Refused, NoQuorum, Timeout: it is not to be had; says why.
-        """
-        return self._do(asks.members(what, asked))
-
         return self
 
     def __exit__(

@@ -14,17 +14,19 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from .alone import ORDERLY, recovered
+from .adopting import adopt
+from .alone import ORDERLY, StatelessError, recovered
 from .bridgedrow import BridgedRow
-from .env import Env
-from .errors import DiskFailed
-from .events import Note, unheard
-from .housekeeping import HousekeepingOptions
+from .env import Disk, Env
+from .errors import Corrupt, DiskFailed
+from .events import WARNING, Note, unheard
+from .housekeeping import Housekeeping, HousekeepingOptions
 from .keeper import Keeper
 from .numberfolder import NumberFolder
 from .rare import rare_housekeeping
 from .snapshots import Snapshots
 
+IMAGE_SECONDS = 1.0  # between two looks whether the bridge has one
 LAST_SNAPSHOT_SECONDS = 5.0  # at an orderly end: the bridge may end, too
 
 
@@ -37,6 +39,7 @@ async def open_bridged(
     Raises:
         Corrupt: the state cannot be made from what is there; says what is missing.
         Conflict: in a group; the bridge came back with another store.
+        ReplacedError: in a group; an image took the place of the row: open it again.
         DiskFailed: in a group; the process has to end.
     """
     try:
@@ -45,13 +48,11 @@ async def open_bridged(
     except OSError as error:
         raise DiskFailed(f"the folders of the node could not be made: {error}") from error
     row = BridgedRow(env, host, port, note)
-    snapshots, folder = Snapshots(state), NumberFolder(numbers)
     async with trio.open_nursery() as connection:
         connection.start_soon(row.run)
         await row.ready.wait()
-        keeper, housekeeping = await recovered(
-            Keeper, env, row, snapshots, folder, rare_housekeeping(env, options)
-        )
+        keeper, housekeeping = await _recovered(env, row, state, numbers, options, note)
+        row.on_give = lambda: housekeeping.give_image(row.give)
         orderly = False
         try:
             async with trio.open_nursery() as nursery:
@@ -69,3 +70,23 @@ async def open_bridged(
                     scope.deadline = trio.current_time() + LAST_SNAPSHOT_SECONDS
                     await housekeeping.snapshot(idle_share=0)
         connection.cancel_scope.cancel()
+
+
+async def _recovered(
+    env: Env, row: BridgedRow, state: Disk, numbers: Disk, options: HousekeepingOptions, note: Note
+) -> tuple[Keeper, Housekeeping]:
+    """With the state of an image, if there is no other; waits until there is one."""
+    while True:
+        snapshots, folder = Snapshots(state), NumberFolder(numbers)
+        try:
+            rare = rare_housekeeping(env, options)
+            return await recovered(Keeper, env, row, snapshots, folder, rare)
+        except StatelessError as error:
+            note(WARNING, "state_missing error=%r", str(error))
+        try:
+            taken = await adopt(row.store.read_image, row.store.uuid, snapshots, folder)
+        except Corrupt as error:
+            taken = False
+            note(WARNING, "image_not_taken error=%r", str(error))
+        if not taken:
+            await trio.sleep(IMAGE_SECONDS)

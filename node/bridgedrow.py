@@ -21,13 +21,15 @@ import attrs
 import trio
 
 from . import bridgewire as wire
+from .adopting import Part
 from .bridgewire import Name, Said, Told, Welcome, What
 from .commands import Command
 from .env import Buffer, Env
 from .errors import Conflict, Corrupt, Disconnected, DuckrowError, NoQuorum, rebuilt
 from .events import WARNING, Note, unheard
 from .frames import Frame, FrameReader
-from .limits import PENDING_BYTES_MAX
+from .giving import Given
+from .limits import MIB, PENDING_BYTES_MAX
 from .output import GONE, Output
 from .receiving import receive
 from .reserve import OK
@@ -39,7 +41,12 @@ from .wakeup import Wakeup
 
 RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
 SETTLE_AT: Final = 64  # bundles; fewer go with what is said next, or when the bridge is idle
+AHEAD_BYTES: Final = 1 * MIB  # of an image, on its way to the bridge
 COMMAND_BYTES: Final = 256  # what a command that waits costs besides its bytes
+
+
+class ReplacedError(Exception):
+    """Raised when all that the node knows is of a row that is no more: it has to begin anew."""
 
 
 class Stream(Protocol):
@@ -67,6 +74,7 @@ class BridgedRow:
         # Own commands became `accepted`: a bundle of them is durable on this machine (N3).
         self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
         self.welcome: Welcome | None = None
+        self.on_give: Callable[[], None] = self.give_nothing  # an image is wanted (N5)
         self.ready = trio.Event()  # the bridge has answered for the first time
         self._env, self._host, self._port, self._note = env, host, port, note
         self._status = RowStatus(False, (), 0, 0, 0, OK)
@@ -92,6 +100,7 @@ class BridgedRow:
 
         Raises:
             Conflict: another store is there than before.
+            ReplacedError: an image took the place of the row.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -218,6 +227,20 @@ class BridgedRow:
         self._awaited.discard(head)
         return True
 
+    async def give(self, given: Given | None, data: bytes) -> None:
+        """A part of an image, the first being what it is; see giving.py."""
+        if (output := self._output) is not None:
+            if given is not None:
+                position, view, segments = given
+                self._send(wire.frame([int(Said.GIVEN), position, view, list(segments)]))
+            else:
+                self._send(wire.frame([int(Said.PIECE)], data))
+            await output.wait(AHEAD_BYTES)
+
+    def give_nothing(self) -> None:
+        if self._output is not None:
+            self._send(wire.frame([int(Said.GIVEN), None]))
+
     # -- the connection -----------------------------------------------------------------------
 
     async def _attached(self, stream: Stream) -> None:
@@ -244,6 +267,11 @@ class BridgedRow:
             raise Conflict(
                 f"the bridge now has the store {welcome.uuid.hex()}, and had {before.uuid.hex()}: "
                 "this node's state belongs to that one; start it anew"
+            )
+        if self._after is not None and self._after + 1 < welcome.floor:
+            raise ReplacedError(
+                f"an image took the place of the row, which begins behind position "
+                f"{welcome.floor - 1} now, and this node had come to {self._after}"
             )
         self.welcome, self._output = welcome, output
         self._ordered, self._ordered_until = welcome.ordered, 0
@@ -275,6 +303,8 @@ class BridgedRow:
                 self._output.flush()
         elif kind == Told.SEGMENTS:
             self.store.told = [SegmentInfo(*each) for each in fields[0]]
+        elif kind == Told.GIVE:
+            self.on_give()
         elif kind == Told.STAGED:
             self.on_staged(wire.commands_of(fields, frame.body, heads_only=True))
         elif kind == Told.REFUSED:
@@ -394,6 +424,14 @@ class BridgedStore:
 
     async def read_body(self, place: int) -> Buffer:
         return (await self._row.ask(What.BODY, place))[1]
+
+    async def read_image(self, offset: int, length: int) -> Part | None:
+        """For a node without a state: see adopting.py.  None: an image has to come first."""
+        found, data = await self._row.ask(What.IMAGE, offset, length)
+        if found is None:
+            return None
+        size, shift = found
+        return Part(size, shift, bytes(data))
 
     async def sync(self) -> None:
         await self._row.ask(What.SYNC)

@@ -2,6 +2,7 @@
 
     node ──►  ATTACH  FOLLOW after  SUBMIT commands  SETTLE names  RELEASE  ASK reference, what
     bridge ►  WELCOME  ITEM  STATUS  SEGMENTS  STAGED heads  REFUSED heads  ANSWER reference
+    node ──►  GIVEN what  PIECE bytes                                    when the bridge says GIVE
 
 Frames as everywhere; heads are CBOR arrays that begin with the kind.  Items of the past come without
 their bodies, those that were just ordered with them.  Both ends are of one machine and one version,
@@ -45,6 +46,8 @@ class Said(enum.IntEnum):
     SETTLE = 4
     RELEASE = 5
     ASK = 6
+    GIVEN = 7  # an image begins: what it is; or none, there is nothing to give
+    PIECE = 8  # of it, in the body; an empty one is the last
 
 
 class Told(enum.IntEnum):
@@ -57,6 +60,7 @@ class Told(enum.IntEnum):
     STAGED = 5
     REFUSED = 6
     ANSWER = 7
+    GIVE = 8  # an image is wanted
 
 
 class What(enum.IntEnum):
@@ -69,10 +73,11 @@ class What(enum.IntEnum):
     SYNC = 5
     DROP = 6  # segments
     REWRITE = 7  # a segment, for the places in the body
+    IMAGE = 9  # a part of the state that came with one; with it the need for one is told
+    MEMBER = 8  # what an operator asks of the bridge: see bridge/admin.py
 
 
 class Welcome(NamedTuple):
-    MEMBER = 8  # what an operator asks of the bridge: see bridge/admin.py
     version: int
     id: int
     uuid: bytes

@@ -39,7 +39,12 @@ _FAILED: Final = int(Outcome.FAILED)
 _REQUEST_BYTES: Final = 64  # what a request counts besides its body
 _IN_FLIGHT: Final = CLIENT_REQUESTS_MAX - 1  # orders, and as many reads
 _BYTES_IN_FLIGHT: Final = CLIENT_BYTES_MAX // 2
-_OF_A_ROW: Final = (Verb.PULL, Verb.RECEIPT)  # they name numbers that another row does not have
+_OF_A_ROW: Final = (
+    Verb.PULL,
+    Verb.KEPT,
+    Verb.UNPIN,
+    Verb.RECEIPT,
+)  # they name numbers that another row does not have
 
 
 class ClientCore:
@@ -120,9 +125,9 @@ class ClientCore:
             call.finish(Receipts([]))
         return call
 
-    def pull(self, ask: Ask) -> Call:
+    def pull(self, ask: Ask, *, kept: bool = False) -> Call:
         """Its value is Entries."""
-        return self._ask(Verb.PULL, _entries(ask.topic), *ask.fields())
+        return self._ask(Verb.KEPT if kept else Verb.PULL, _entries(ask.topic), *ask.fields())
 
     def receipt(self, name: ReceiptName, *, wait: bool) -> Call:
         """Its value is a Receipt, with a number as soon as there is one."""

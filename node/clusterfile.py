@@ -39,7 +39,12 @@ BEAT_SECONDS: Final = 0.1  # as all times of the protocol are made for
 Pair = tuple[int, int]  # of ids, the lower first
 
 
-def _read_address(value: object) -> Tcp:
+def read_peer_address(value: object) -> Tcp:
+    """Of a bridge; tcp:// may be left out, and so may its usual port.
+
+    Raises:
+        Refused: it is none.
+    """
     text = str(value)
     given = text if text.startswith("tcp://") else f"tcp://{text}"
     bare = re.search(r":\d+$", given) is None
@@ -86,7 +91,7 @@ def _show_links(links: str | tuple[tuple[str, str], ...]) -> str:
     return quoted(links) if isinstance(links, str) else _show_pairs(links)
 
 
-_ADDRESS: Final[Kind[Any]] = Kind("tcp://host:port", _read_address, lambda a: quoted(str(a)))
+_ADDRESS: Final[Kind[Any]] = Kind("tcp://host:port", read_peer_address, lambda a: quoted(str(a)))
 _URL: Final[Kind[str]] = Kind("URL", _read_url, quoted)
 _ID: Final[Kind[bytes]] = Kind("32 digits", _read_id, lambda id_: quoted(id_.hex()))
 _LINKS: Final[Kind[Any]] = Kind(" | ".join((*SHAPES, "list of pairs")), _read_links, _show_links)
@@ -296,11 +301,11 @@ def _objections(
 
 
 def _unreached(links: tuple[tuple[str, str], ...], members: Mapping[str, object]) -> list[str]:
-    reached, found = {next(iter(members))}, True
-    while found:
-        more = {name for pair in links if reached & {*pair} for name in pair} - reached
-        reached |= more
-        found = bool(more)
+    reached = {next(iter(members))}
+    for _ in members:  # no way is longer
+        for one, other in links:
+            if one in reached or other in reached:
+                reached |= {one, other}
     return [name for name in members if name not in reached]
 
 

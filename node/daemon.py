@@ -2,7 +2,7 @@
 
     lock ─► recover ─► listen ─► ready ··· SIGTERM ─► no new orders ─► answers out ─► snapshot ─► end
 
-Nobody is let in before the row is recovered.  A second SIGTERM ends at once; what was answered is on
+With a bridge, that is there before and ends after it.  Nobody is let in before the row is recovered.  A second SIGTERM ends at once; what was answered is on
 the disk all the same.
 """
 
@@ -13,7 +13,8 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
@@ -22,8 +23,10 @@ import trio
 from . import makers
 from .addresses import Address, Unix, is_loopback, url_of
 from .alone import Options, open_node
-from .damage import Damage
-from .errors import DuckrowError, Refused
+from .bridged import open_bridged
+from .damage import tell_of_damages
+from .env import Env
+from .errors import Conflict, DuckrowError, Refused
 from .keeper import Keeper
 from .limits import CONNECTIONS_SPARE_FILES
 from .lonerow import LoneRow
@@ -32,14 +35,24 @@ from .realnet import notify, serve_at
 from .scrubrounds import ScrubReport
 from .server import Server, ServerOptions
 from .settings import CREATE
+from .supervising import Supervisor
 from .tally import Histogram
 from .watching import Watching
 
 log = logging.getLogger("duckrow.daemon")
 
 DRAIN_SECONDS = 10.0
+BRIDGE = "bridge"  # what the node calls it
+NODE_LOCK = "node.lock"  # of a node with a bridge; alone, it locks the row
 COLLECT = 20_000, 1_000, 1_000  # new objects; and collections of the new before one of more
-DAMAGES_TOLD = 20  # one by one, of what one look found
+
+
+@attrs.frozen(kw_only=True)
+class BridgeOptions:
+    """How the bridge of this node is started, and where it is found."""
+
+    command: tuple[str, ...]
+    socket: Unix
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +65,7 @@ class DaemonOptions:
     drain_seconds: float = DRAIN_SECONDS  # what is under way may take so long at the end
     create: str = ""  # the cluster's setting of this name; empty: as it is
     http: Address | None = None  # of /metrics, /healthz and /readyz; nobody is asked for a token
+    bridge: BridgeOptions | None = None  # of a node that has peers
 
     def __attrs_post_init__(self) -> None:
         if not self.listen:
@@ -94,18 +108,17 @@ async def run(
         OSError: nobody can listen there.
         DiskFailed: in a group; the process has to end.
     """
-    env = real_env(options.server.name, options.data)
+    there = {BRIDGE: str(options.bridge.socket)} if options.bridge else {}
+    env = real_env(options.server.name, options.data, there)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     room = max(1, files - CONNECTIONS_SPARE_FILES)
     limits = attrs.evolve(options.server, connections_max=min(options.server.connections_max, room))
     watching = Watching(env.disk.syncs if isinstance(env.disk, RealDisk) else Histogram())
     async with trio.open_nursery() as watchers:
         http = await _watch(options.http, watching, watchers)
-        async with open_node(env, options.node) as keeper:
+        async with _opened(env, options) as keeper:
             if isinstance(http, OSError):
                 raise http  # that the folder is in use would have been the better reason
-            tell_of_damage(keeper.row)
-            await _agree(keeper, options.create)
             server = Server(keeper, limits, env.disk.free, log.log)
             async with trio.open_nursery() as sessions, trio.open_nursery() as listeners:
                 await sessions.start(server.run)
@@ -126,6 +139,37 @@ async def run(
         watchers.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def _opened(env: Env, options: DaemonOptions) -> AsyncIterator[Keeper]:
+    """The node alone, or at its bridge."""
+    if options.bridge is None:
+        async with open_node(env, options.node) as alone:
+            tell_of_damage(alone.row)
+            await _agree(alone, options.create)
+            yield alone
+        return
+    try:
+        env.disk.lock(NODE_LOCK)
+    except BlockingIOError as error:
+        raise Conflict(f"this folder has a node already: {error}") from error
+    supervisor = Supervisor(options.bridge.command, options.data)
+    try:
+        async with trio.open_nursery() as supervision:
+            supervision.start_soon(supervisor.run)
+            try:
+                housekeeping = options.node.housekeeping
+                async with open_bridged(env, BRIDGE, 0, housekeeping, log.log) as keeper:
+                    supervisor.is_proven = True
+                    supervision.start_soon(_agree, keeper, options.create)
+                    yield keeper
+            finally:
+                with trio.CancelScope(shield=True):
+                    await supervisor.stop()
+                supervision.cancel_scope.cancel()
+    finally:
+        env.disk.unlock(NODE_LOCK)
+
+
 async def _watch(
     address: Address | None, watching: Watching, nursery: trio.Nursery
 ) -> Address | OSError | None:
@@ -142,7 +186,7 @@ async def _watch(
 
 def tell_of_damage(row: LoneRow) -> None:
     """Logs what the start found, and from now on what every scrub finds."""
-    _log_damages(row.store.recovered.damages)
+    tell_of_damages(log.log, row.store.recovered.damages)
     if row.broken is not None:
         log.error("row_ended why=%s", row.broken)
     row.scrubs.on_report = _log_scrub
@@ -153,15 +197,7 @@ def _log_scrub(report: ScrubReport) -> None:
     log.info(
         "scrubbed bytes=%d seconds=%.1f damages=%d", report.bytes, seconds, len(report.damages)
     )
-    _log_damages(report.damages)
-
-
-def _log_damages(damages: Sequence[Damage]) -> None:
-    for damage in damages[:DAMAGES_TOLD]:
-        level = logging.INFO if damage.mended else logging.ERROR
-        log.log(level, "damaged what=%s", damage)
-    if more := len(damages[DAMAGES_TOLD:]):
-        log.error("damaged more=%d", more)
+    tell_of_damages(log.log, report.damages)
 
 
 async def _agree(keeper: Keeper, create: str) -> None:
@@ -189,7 +225,7 @@ async def main(options: DaemonOptions, ready: Callable[[Running], None]) -> None
         nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(_watch_signals, stop, starting)
+        await nursery.start(watch_signals, stop, starting)
         running: Running | None = None
         with starting:
             running = await nursery.start(serve)
@@ -212,7 +248,7 @@ def calm_collector() -> None:
     gc.set_threshold(*COLLECT)
 
 
-async def _watch_signals(
+async def watch_signals(
     stop: trio.Event,
     starting: trio.CancelScope,
     *,

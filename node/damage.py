@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
+
+from .events import ERROR, INFO, Note
+
+TOLD = 20  # one by one, of what one look found
 
 
 @attrs.frozen
@@ -28,3 +34,10 @@ class Damage:
         if self.topics:
             where += f" of {', '.join(self.topics)}"
         return where + ("; nothing is lost" if self.mended else "")
+
+
+def tell_of_damages(note: Note, damages: Sequence[Damage]) -> None:
+    for damage in damages[:TOLD]:
+        note(INFO if damage.mended else ERROR, "damaged what=%s", damage)
+    if more := len(damages[TOLD:]):
+        note(ERROR, "damaged more=%d", more)

@@ -53,6 +53,7 @@ class Batch:
     columns: Columns = attrs.field(repr=False)
     lo: int = 0
     hi: int = attrs.Factory(lambda self: self.columns.entries, takes_self=True)
+    position: int = 0  # of the item that numbered it; 0: not known
 
     def __attrs_post_init__(self) -> None:
         assert 0 <= self.lo < self.hi <= self.columns.entries, f"{self.lo} to {self.hi}"
@@ -187,9 +188,8 @@ def entries_of(topic: str, pulled: Pulled) -> Entries:
     for batch in pulled.batches:
         columns = decode(batch.codec, batch.body)
         lo, hi = batch.start - batch.first, batch.stop - batch.first
-        batches.append(
-            Batch(topic, batch.partition, batch.start, batch.time, batch.pid, columns, lo, hi)
-        )
+        place = batch.partition, batch.start, batch.time, batch.pid
+        batches.append(Batch(topic, *place, columns, lo, hi, batch.position))
     spans = list(pulled.spans.values())
     first, last = spans[0] if len(spans) == 1 else (1, 0)
     return Entries(

@@ -78,7 +78,9 @@ async def give(keeper: Keeper, send: Send) -> bool:
             if len(gathered) >= SEND_BYTES:
                 await send(None, bytes(gathered))
                 gathered.clear()
-        await send(None, bytes(gathered))
+        if gathered:
+            await send(None, bytes(gathered))
+        await send(None, b"")  # the last
     finally:
         of_state.close()
     return True

@@ -26,6 +26,7 @@ import trio
 from .capture import CHUNK_BYTES, capture
 from .damage import Damage
 from .errors import Corrupt, Full, NoQuorum, Refused, Timeout
+from .giving import Send, give
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
 from .numberfolder import NumberFolder
@@ -73,10 +74,17 @@ class Housekeeping:
         self._released = 0  # position of the older snapshot
         self._held = False  # a body that waited may have kept segments
         self._missed = False  # a snapshot that was due did not fit
+        self._image: Send | None = None  # who wants one
         self._full: dict[str, float] = {}  # what did not fit, and when it is tried again
         keeper.on_progress = self._count
+        keeper.pins.on_told = self._look
         scrubs = partial(folder.scrub, keeper.numbers), self._scrub_snapshots
         keeper.row.tend(self._look, scrubs)
+
+    def give_image(self, send: Send) -> None:
+        """Soon: the state is captured by one at a time."""
+        self._image = send
+        self._work.set()
 
     def resume(self) -> None:
         """After the snapshots were read."""
@@ -102,6 +110,10 @@ class Housekeeping:
                     break
             if row.status().disk != OK and row.broken is None:
                 await self._make_room()
+            if self._image is not None:
+                send, self._image = self._image, None
+                if self._unknown or not await give(self._keeper, send):
+                    await send(None, b"")
             if self._is_due():
                 await self._fits("snapshot", self.snapshot)
             await self._tidy()
@@ -120,13 +132,13 @@ class Housekeeping:
         # From here to the captures there is no checkpoint: both show the same moment.
         state = capture(keeper.state, self._options.slice_bytes)
         try:
-            index = keeper.numbers.capture()
+            index, pins = keeper.numbers.capture(), keeper.pins.capture()
             self._items = self._commands = self._bytes = 0
             self._missed = True
             lineage = keeper.state.view.lineage if keeper.state.view is not None else 0
             digest = await store.digest_of(position)
             identity = Identity(store.uuid, lineage, position, digest)
-            chunks = chain((("state", chunk) for chunk in state), index)
+            chunks = chain((("state", chunk) for chunk in state), index, pins)
             written = await self._snapshots.write(
                 identity,
                 chunks,

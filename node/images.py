@@ -122,6 +122,12 @@ class Images:
             raise writer.fail("taking an image", error) from error
         self._shelf.insert(segments)
 
+    @property
+    def leads_on(self) -> bool:
+        """The row can still be followed from the last image."""
+        base = self._chronicle.base
+        return base is not None and self._chronicle.floor <= base.position + 1
+
     async def state(self) -> str | None:
         """The file with the state of the last image, if it is still there."""
         base = self._chronicle.base

@@ -25,11 +25,12 @@ from .chronicle import Name
 from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, NotFound
-from .forms import SettledForm, Start, encode_view
+from .forms import BaseForm, SettledForm, Start, encode_view
 from .records import RecordKind
 from .registerform import Register, is_binding
 from .row import Bundle, Item, View
 from .rowstore import RowStore
+from .segments import Segment
 from .storeoptions import StoreOptions
 
 INCARNATION_BITS = 64
@@ -101,7 +102,7 @@ class Journal:
         store = self.store
         chronicle = store.chronicle
         older = list(chronicle.starts.values())
-        waiting, delivered = await self._load_waiting(), self._delivered()
+        waiting, delivered = await self._load_waiting(), self.delivered()
         stages = chronicle.staged
         staged = [(name, await self._read(stage.place)) for name, stage in stages.items()]
         if self._copied:
@@ -149,8 +150,11 @@ class Journal:
             damaged=damaged,
         )
 
-    def _delivered(self) -> dict[int, int]:
-        """Bundles of an origin come into the row in the order of their s; the rest of them waits."""
+    def delivered(self) -> dict[int, int]:
+        """By origin, the s of its last bundle of the installed view that is in the row.
+
+        Bundles of an origin come into the row in the order of their s; the rest of them waits.
+        """
         waiting: dict[int, int] = {}
         for each in self.store.chronicle.waiting.values():
             if not each.raw:
@@ -163,7 +167,7 @@ class Journal:
     async def _load_waiting(self) -> dict[Name, _Held]:
         """Of each origin a contiguous run (J2); where damage took one, this store has a new name."""
         chronicle = self.store.chronicle
-        delivered, found = self._delivered(), {}
+        delivered, found = self.delivered(), {}
         installed = chronicle.installed_view
         waiting = [(w.origin, w.s, w.view, p) for p, w in chronicle.waiting.items() if not w.raw]
         for origin, s, view, place in sorted(waiting):
@@ -255,6 +259,17 @@ class Journal:
         for name in names:
             if name in self.store.chronicle.staged:
                 await self.store.note(RecordKind.SETTLED, SettledForm(*name).encode())
+
+    async def rebase(self, base: BaseForm, segments: list[Segment]) -> None:
+        """An image is the row from here on; durable on return (images.py).
+
+        Raises:
+            Full: nothing has changed.
+            DiskFailed.
+        """
+        await self.store.images.become(base, segments)
+        waiting = self.store.chronicle.waiting
+        self._waiting = {n: held for n, held in self._waiting.items() if held.place in waiting}
 
     async def sync(self) -> None:
         """What was written before the call is durable after it.

@@ -93,6 +93,10 @@ class Life:
         if key in self._strays:
             self._trim_strays(key, first)
 
+    def first(self, key: int) -> int:
+        """The lowest number that was not pruned."""
+        return self._firsts.get(key, 1)
+
     def forget(self, key: int) -> None:
         """The partition is no more."""
         self._firsts.pop(key, None)

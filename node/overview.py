@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from . import policies
 from .errors import Corrupt, NotFound
+from .pins import TEXT_MAX, Pins
 from .state import State
 
 
@@ -18,6 +19,7 @@ class Client(Protocol):
 
 PAGE: Final = 400  # topics in one answer: their longest names, and the head is full
 CLIENTS_PAGE: Final = 100
+PINS_PAGE: Final = 300
 
 
 def topics(state: State, fields: Sequence[Any]) -> list[Any]:
@@ -40,6 +42,37 @@ def clients(sessions: Mapping[int, Client], fields: Sequence[Any]) -> list[Any]:
     after = fields[0] if fields and type(fields[0]) is int else 0
     page = list(islice((n for n in sessions if n > after), CLIENTS_PAGE + 1))
     return [[sessions[n].told() for n in page[:CLIENTS_PAGE]], len(page) > CLIENTS_PAGE]
+
+
+def pins(found: Pins, fields: Sequence[Any]) -> list[Any]:
+    """The partitions of topics that have an archive, a page of them; and whether others follow.
+
+    The fields are topic and partition of the last one of the page before.
+    """
+    match fields:
+        case [str(topic), int(partition), *_]:
+            after = topic, partition
+        case _:
+            after = "", -1
+    page = [list(pin) for pin in found.listed(after, PINS_PAGE + 1)]
+    return [page[:PINS_PAGE], len(page) > PINS_PAGE]
+
+
+def unpin(found: Pins, fields: Sequence[Any]) -> list[Any]:
+    """An archiver tells how far its files are safe, where they lie, and what is wrong, if anything.
+
+    Raises:
+        NotFound, Conflict, Refused: see `Pins.tell`.
+    """
+    match fields:
+        case [str(topic), int(id_), int(partition), int(safe), str(place), str(trouble), *_]:
+            pass
+        case _:
+            raise Corrupt("an archiver tells topic, id, partition, number, place and trouble")
+    found.place, found.trouble = place[:TEXT_MAX], trouble[:TEXT_MAX]
+    if topic:
+        found.tell(topic, id_, partition, safe)
+    return []
 
 
 def topic(state: State, fields: Sequence[Any]) -> list[Any]:

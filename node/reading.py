@@ -30,6 +30,7 @@ from .env import Buffer
 from .errors import Conflict, Corrupt, Damaged, LimitExceeded, NotFound, Refused
 from .limits import KIB, MIB, PULL_BYTES_MAX
 from .numbers import Numbers
+from .pins import Pins
 from .places import command_of, record_of
 from .plans import Want, plan
 from .pulled import Basket, Pulled
@@ -85,6 +86,7 @@ class Pull:
     limit: int = PULL_ENTRIES
     max_bytes: int = PULL_BYTES  # of bodies; a first batch that is larger and compressed is given
     wait: float = 0.0  # seconds, if there is nothing
+    kept: bool = False  # also what is pruned, and pinned for the archive
 
     def __attrs_post_init__(self) -> None:
         if self.limit < 1 or self.max_bytes < 1:
@@ -100,10 +102,16 @@ class Reader:
     """Serves the pulls of a node."""
 
     def __init__(
-        self, state: State, numbers: Numbers, cache: Cache, store: Bodies, waiters: Waiters
+        self,
+        state: State,
+        numbers: Numbers,
+        cache: Cache,
+        store: Bodies,
+        waiters: Waiters,
+        pins: Pins,
     ) -> None:
         self._state, self._numbers, self._cache = state, numbers, cache
-        self._store, self._waiters = store, waiters
+        self._store, self._waiters, self._pins = store, waiters, pins
         self._opened: tuple[int, Columns] | None = None  # a large batch, by its place
 
     async def pull(self, ask: Pull) -> Pulled:
@@ -124,9 +132,8 @@ class Reader:
                 pulled = Pulled(0, [], 0, after, {})
             else:
                 topic_id = topic.id
-                after = cursors.resolve(
-                    after, self._numbers, topic_id, self._spans(topic, ask.partition)
-                )
+                spans = self._spans(topic, ask.partition, kept=ask.kept)
+                after = cursors.resolve(after, self._numbers, topic_id, spans)
                 try:
                     pulled = await self._gather(ask, topic_id, after)
                 except _PrunedError:
@@ -146,11 +153,14 @@ class Reader:
         now = "there is none now" if topic is None else f"the topic of that name is {topic.id} now"
         raise Conflict(f"topic {name!r} of id {meant} was deleted, and {now}")
 
-    def _spans(self, topic: Topic, partition: int | None) -> Spans:
+    def _spans(self, topic: Topic, partition: int | None, *, kept: bool) -> Spans:
         count = topic.policy.partitions
         if partition is not None and partition >= count:
             raise NotFound(f"topic {topic.name!r} has partitions 0 to {count - 1}, not {partition}")
         wanted = range(count) if partition is None else (partition,)
+        if kept:
+            state, pins = self._state, self._pins
+            return {p: (pins.kept(topic, p), state.partition(topic.id, p).last) for p in wanted}
         return {p: self._state.partition(topic.id, p)[:2] for p in wanted}
 
     async def _gather(self, ask: Pull, topic_id: int, cursor: Cursor) -> Pulled:
@@ -166,7 +176,7 @@ class Reader:
                     head, body = await self._fetch(ask.topic, want)
                 except (NotFound, Corrupt) as error:
                     if not basket.batches:
-                        self._explain(ask.topic, topic_id, want, error)
+                        self._explain(ask, topic_id, want, error)
                     return pulled
                 basket.put(want, head.pid, head.extra[_CODEC], body)
                 if basket.full:
@@ -184,7 +194,7 @@ class Reader:
         if topic is None:
             return 0, {}, []
         numbers = self._numbers
-        spans = self._spans(topic, ask.partition)
+        spans = self._spans(topic, ask.partition, kept=ask.kept)
         starts, missing = cursors.starts(basket.cursor, numbers, topic_id, spans)
         if missing and basket.batches:
             return missing, spans, []
@@ -247,15 +257,18 @@ class Reader:
             head = decode_head(commands[command_of(place)].head)
         return head
 
-    def _explain(self, topic: str, topic_id: int, want: Want, error: Exception) -> NoReturn:
+    def _explain(self, ask: Pull, topic_id: int, want: Want, error: Exception) -> NoReturn:
         """
         Raises:
             _PrunedError: it is no wonder that it cannot be read.
             Damaged: it should be there.
         """
-        exists = self._state.topic_of(topic_id) is not None
-        if exists and self._state.partition(topic_id, want.partition).first < want.stop:
-            raise Damaged(topic, want.partition, want.start, want.row.last, str(error)) from error
+        topic = self._state.topic_of(topic_id)
+        if topic is not None:
+            first = self._spans(topic, want.partition, kept=ask.kept)[want.partition][0]
+            if first < want.stop:
+                place = want.partition, want.start, want.row.last
+                raise Damaged(ask.topic, *place, str(error)) from error
         raise _PrunedError from error
 
 

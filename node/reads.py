@@ -51,12 +51,12 @@ class Reads:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def pull(self, reference: int, ask: Ask) -> None:
+    def pull(self, reference: int, ask: Ask, *, kept: bool = False) -> None:
         """
         Raises:
             Refused, NoQuorum: it cannot be served; says why.
         """
-        pull = self._checked(ask)
+        pull = self._checked(ask, kept=kept)
         self._start(reference, self._pull, pull, ask.wait_us / 1e6)
 
     def follow(self, reference: int, ask: Ask, credit: int) -> None:
@@ -103,7 +103,7 @@ class Reads:
 
     # -- tasks ----------------------------------------------------------------------------------
 
-    def _checked(self, ask: Ask) -> Pull:
+    def _checked(self, ask: Ask, *, kept: bool = False) -> Pull:
         here = self._server.node.state.position
         if ask.seen > here:
             raise NoQuorum(
@@ -117,6 +117,7 @@ class Reads:
             topic_id=ask.topic_id,
             limit=ask.limit,
             max_bytes=ask.max_bytes,
+            kept=kept,
         )
 
     def _start(
@@ -200,11 +201,11 @@ class Reads:
         finally:
             self._end_turn()
 
-    def _put(self, read: _Read, look: Look, outcome: Outcome) -> int:
     async def _ask(self, read: _Read, question: Callable[[], Awaitable[object]]) -> None:
         found = await question()
         self._output.put(frames.encode(requests.answer(read.reference, found)))
 
+    def _put(self, read: _Read, look: Look, outcome: Outcome) -> int:
         """The bytes of the body."""
         head = requests.found(read.reference, outcome, look.fields)
         self._output.put(frames.encode(head, *look.body))

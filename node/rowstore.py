@@ -31,7 +31,9 @@ from .forgetting import Forgetting
 from .forms import UUID_BYTES
 from .images import Images, finish
 from .incarnation import Incarnation
+from .incoming import Piece
 from .opening import Beyond, Opened, open_folder
+from .outgoing import read_pieces
 from .records import RecordKind
 from .reserve import Reserve
 from .row import Bundle, Item, View
@@ -148,6 +150,11 @@ class RowStore:
     # -- what is known of it ----------------------------------------------------------------
 
     @property
+    def disk(self) -> Disk:
+        """Its folder."""
+        return self._disk
+
+    @property
     def uuid(self) -> bytes:
         return self.chronicle.uuid
 
@@ -262,6 +269,16 @@ class RowStore:
         """
         last = self.position if end is None else min(end, self.position)
         return await self._reads.read_items(position, last, limit_bytes, with_bodies=bodies)
+
+    async def read_pieces(
+        self, segment: int, offset: int, size: int, limit: int
+    ) -> tuple[int, list[Piece]]:
+        """For an image: see outgoing.py.
+
+        Raises:
+            NotFound: the segment was dropped.
+        """
+        return await read_pieces(self._shelf, segment, offset, size, limit)
 
     async def scrub(self, pace: Pace = at_once) -> list[Damage]:
         """Reads everything that is durable and checks every byte; slow, and gives others turns.

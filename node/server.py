@@ -220,6 +220,7 @@ class Server:
             "links": [],
             "waiting_for": [],
             "disk": {"state": row.disk, "free": free, "size": size},
+            "archive": node.pins.told(),
         }
 
     def spawn(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:

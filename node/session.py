@@ -218,6 +218,8 @@ class Session:
         match verb:
             case Verb.PULL:
                 reads.pull(reference, Ask.of(fields))
+            case Verb.KEPT:
+                reads.pull(reference, Ask.of(fields), kept=True)
             case Verb.FOLLOW:
                 if len(fields) <= len(Ask._fields) or type(fields[len(Ask._fields)]) is not int:
                     raise Corrupt("a follow names the bytes that may be sent")
@@ -240,6 +242,10 @@ class Session:
                 reads.serve(reference, lambda: [self._server.status()])
             case Verb.CLIENTS:
                 reads.serve(reference, partial(overview.clients, self._server.sessions, fields))
+            case Verb.PINS:
+                reads.serve(reference, partial(overview.pins, self._node.pins, fields))
+            case Verb.UNPIN:
+                reads.serve(reference, partial(overview.unpin, self._node.pins, fields))
             case Verb.MEMBER:
                 match fields:
                     case [dict(asked), *_]:

@@ -22,6 +22,23 @@ class PartitionInfo(NamedTuple):
     bytes: int
 
 
+class Pin(NamedTuple):
+    """A partition of a topic that has an archive, as one node has it; see pins.py."""
+
+    topic: str
+    topic_id: int
+    partition: int
+    span: int  # entries of a file
+    kept: int  # the first number that can be read there, pinned or not
+    first: int
+    last: int
+    safe: int  # the last number that the archive has
+
+    @property
+    def pinned(self) -> int:
+        return self.first - self.kept
+
+
 class TopicInfo(NamedTuple):
     topic: str
     id: int

@@ -45,6 +45,7 @@ INDEX: Final = {
     },
     "Nodes": {
         "node": "Run a node",
+        "bridge": "Run the bridge of a machine without its node",
         "config": "Write, show and check the configuration of a node",
         "status": "Show how a node is",
         "client": "Show who talks to a node",

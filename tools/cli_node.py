@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +14,9 @@ from .configfiles import OPTIONS, loaded
 from .console import Console
 
 if TYPE_CHECKING:
+    from duckrow.node.clusterfile import ClusterFile, Peer
     from duckrow.node.config import Config
-    from duckrow.node.daemon import DaemonOptions, Running
+    from duckrow.node.daemon import BridgeOptions, DaemonOptions, Running
 
 log = logging.getLogger("duckrow.node")
 
@@ -26,6 +28,7 @@ duckrow.toml here, ~/.config/duckrow/duckrow.toml and /etc/duckrow/duckrow.toml,
 
 
 def run(args: Args, console: Console) -> int:
+    import attrs
     import trio
 
     from duckrow.node import daemon
@@ -35,6 +38,8 @@ def run(args: Args, console: Console) -> int:
 
     config = configured(args, console)
     options = options_of(config, console)
+    if config.node.cluster:
+        options = attrs.evolve(options, bridge=bridge_of(args, config, console, options))
     logs.start(config.log.level, config.log.format, console.err, console.environ)
 
     def ready(running: Running) -> None:
@@ -45,14 +50,14 @@ def run(args: Args, console: Console) -> int:
         trio.run(daemon.main, options, ready)
     except (Exception, BaseExceptionGroup) as error:
         cause = first_of(error)
-        if _is_told(cause) and config.log.format != "json":
+        if is_told(cause) and config.log.format != "json":
             raise cause from None
-        log.error("ended error=%s", cause, exc_info=None if _is_told(cause) else cause)
+        log.error("ended error=%s", cause, exc_info=None if is_told(cause) else cause)
         return FAILED
     return DONE
 
 
-def _is_told(error: BaseException) -> bool:
+def is_told(error: BaseException) -> bool:
     """Whether its sentence says enough; of a mistake of ours, only where it happened does."""
     from duckrow.node.errors import DiskFailed, DuckrowError, UnknownVersion
 
@@ -65,10 +70,52 @@ def configured(args: Args, console: Console) -> Config:
         Refused: something in it is wrong; says all of it.
     """
     flags: dict[str, tuple[object, str]] = {}
-    for flag, key in (("name", "node.name"), ("data", "node.data"), ("listen", "node.listen")):
-        if getattr(args, flag):
-            flags[key] = getattr(args, flag), f"--{flag}"
+    for flag in ("name", "data", "listen", "cluster"):
+        if getattr(args, flag, None):
+            flags[f"node.{flag}"] = getattr(args, flag), f"--{flag}"
     return loaded(args, console.environ, flags).checked()
+
+
+def member_of(config: Config) -> tuple[ClusterFile, Peer]:
+    """What the cluster file says, and which of its members this is.
+
+    Raises:
+        NotFound: there is no such file.
+        Refused: something in it is wrong, or it does not name this machine.
+    """
+    from duckrow.node.clusterfile import read_cluster
+    from duckrow.node.errors import NotFound
+
+    path = Path(config.node.cluster).expanduser()
+    if not path.is_file():
+        raise NotFound(f"there is no cluster file {path}")
+    cluster = read_cluster(path.read_text("utf-8"), str(path))
+    return cluster, cluster.named(config.node.name or socket.gethostname())
+
+
+def bridge_of(
+    args: Args, config: Config, console: Console, options: DaemonOptions
+) -> BridgeOptions:
+    """The same settings make its command line, so that it is the same whoever starts it."""
+    from duckrow.node.addresses import bridge_socket
+    from duckrow.node.daemon import BridgeOptions
+
+    _, own = member_of(config)
+    words = [
+        "bridge",
+        "run",
+        "--supervised",
+        "--cluster",
+        str(Path(config.node.cluster).absolute()),
+    ]
+    words += ["--name", own.name, "--data", str(options.data.absolute())]
+    words += ["--config", args.config] if args.config else []
+    words += ["--peers", args.peers] if args.peers else []
+    words += [word for each in args.set or () for word in ("--set", each)]
+    return BridgeOptions(
+        command=(sys.executable, "-m", "duckrow.tools.cli", *words),
+        socket=bridge_socket(str(options.data.absolute()), console.environ, os.getuid()),
+    )
 
 
 def options_of(config: Config, console: Console) -> DaemonOptions:
@@ -98,6 +145,14 @@ def options_of(config: Config, console: Console) -> DaemonOptions:
     )
 
 
+CLUSTER_OPTIONS: Final = (
+    option("--cluster", metavar="FILE", said="the cluster file: with it, the node has peers"),
+    option(
+        "--peers",
+        metavar="HOST:PORT",
+        said="where its bridge listens, if that is not its address in the cluster file",
+    ),
+)
 COMMANDS: Final = (
     Command(
         "node",
@@ -112,6 +167,7 @@ COMMANDS: Final = (
                 said="where clients find it: tcp://host:port, unix:/path, or unix: alone",
             ),
             option("--name", metavar="N", said="what status and logs call it"),
+            *CLUSTER_OPTIONS,
             *OPTIONS,
         ),
         (

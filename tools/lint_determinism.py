@@ -22,6 +22,8 @@ REAL = {
     "realio.py",
     "realnet.py",
     "daemon.py",
+    "supervising.py",
+    "running.py",
     "watching.py",
     "embedded.py",
     "connecting.py",

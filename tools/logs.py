@@ -33,12 +33,18 @@ _BOLD, _DIM, _RED, _YELLOW, _CYAN, _PLAIN = (
 _COLOURS: Final = {"debug": _DIM, "info": _CYAN, "warning": _YELLOW, "error": _RED}
 
 
-def start(level: str, form: str, stream: TextIO, environ: Mapping[str, str]) -> logging.Handler:
-    """Sends the events of the product to `stream`, and nowhere else."""
+def start(
+    level: str, form: str, stream: TextIO, environ: Mapping[str, str], process: str = ""
+) -> logging.Handler:
+    """Sends the events of the product to `stream`, and nowhere else.
+
+    `process` says whose events these are, where several write to one place.
+    """
     terminal = stream.isatty()
     handler = logging.StreamHandler(stream)
+    colour = terminal and "NO_COLOR" not in environ
     handler.setFormatter(
-        Json() if form == "json" else Text(terminal, colour=terminal and "NO_COLOR" not in environ)
+        Json(process) if form == "json" else Text(terminal, colour=colour, process=process)
     )
     handler.addFilter(Sparse())
     root = logging.getLogger(ROOT)
@@ -67,9 +73,9 @@ def event_of(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
 
 
 class Text(logging.Formatter):
-    def __init__(self, terminal: bool, *, colour: bool) -> None:
+    def __init__(self, terminal: bool, *, colour: bool, process: str = "") -> None:
         super().__init__()
-        self._terminal, self._colour = terminal, colour
+        self._terminal, self._colour, self._process = terminal, colour, process
 
     def format(self, record: logging.LogRecord) -> str:
         name, facts = event_of(record)
@@ -79,7 +85,9 @@ class Text(logging.Formatter):
             told.append(f"{_LEFT_OUT}={skipped}")
         time = _time(record)[11:-1] if self._terminal else _time(record)
         tone = _COLOURS.get(level, _RED)
-        words = [self._painted(_DIM, time), self._painted(tone, level), self._painted(_BOLD, name)]
+        words = [self._painted(_DIM, time), self._painted(tone, level)]
+        words += [f"{self._process}:"] if self._process else []
+        words.append(self._painted(_BOLD, name))
         line = " ".join([*words, *told])
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
@@ -90,9 +98,15 @@ class Text(logging.Formatter):
 
 
 class Json(logging.Formatter):
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = process
+
     def format(self, record: logging.LogRecord) -> str:
         name, facts = event_of(record)
         head = {"time": _time(record), "level": record.levelname.lower(), "event": name}
+        if self._process:
+            head["process"] = self._process
         if skipped := getattr(record, _LEFT_OUT, 0):
             facts[_LEFT_OUT] = skipped
         if record.exc_info:

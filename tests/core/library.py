@@ -19,6 +19,7 @@ from duckrow.node.effects import Appended, Created, Deleted, Effect
 from duckrow.node.errors import Corrupt, NotFound
 from duckrow.node.numberfile import NumberFile
 from duckrow.node.numbers import Numbers, older
+from duckrow.node.pins import Pins
 from duckrow.node.places import command_of, place, record_of, segment_of
 from duckrow.node.pulled import Batch, Pulled
 from duckrow.node.reading import Pull, Reader
@@ -99,7 +100,10 @@ class Library(Row):
         self._values = 0
         self._made: dict[bytes, list[bytes]] = {}  # body: values
         super().__init__()
-        self.reader = Reader(self.state, self.numbers, self.cache, self.shelf, self.waiters)
+        self.pins = Pins(self.state, self.numbers)
+        self.reader = Reader(
+            self.state, self.numbers, self.cache, self.shelf, self.waiters, self.pins
+        )
 
     def put(self, content: Bundle | View) -> list[Effect]:
         at = place(self.segment, self._offset)

@@ -312,7 +312,7 @@ def examples() -> dict[str, bytes]:
 
 def table(heading: str) -> dict[str, int]:
     section = TEXT.split(f"## {heading}\n")[1].split("\n## ")[0]
-    return {n: int(v) for n, v in re.findall(r"^\| `([A-Z]+)` \| (\d+) \|", section, re.MULTILINE)}
+    return {n: int(v) for n, v in re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", section, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))

@@ -58,7 +58,7 @@ def test_a_file_says_who_is_there_and_who_talks_to_whom() -> None:
         3: Peer("m3", 3, Tcp("fe80::1", 4000), "", 2, True),
     }
     assert (found.secret, found.durability, found.beat) == (SECRET.encode(), "write", 0.2)
-    assert (found.links, found.standby) == ({(1, 2), (2, 3)}, {(1, 3)})
+    assert (found.links, found.standby) == (frozenset({(1, 2), (2, 3)}), frozenset({(1, 3)}))
     assert [peer.name for peer in found.neighbours(2)] == ["m1", "m3"]
     assert [peer.name for peer in found.neighbours(1, standby=True)] == ["m3"]
     assert found.named("m2").id == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,16 @@ EXAMPLES = [
 ]
 # What a reader of the examples has before: three rides, and a topic to be removed.
 BEFORE = {"rides": 3, "old": 1}
+CLUSTER = """
+[members.m1]
+id = 1
+address = "127.0.0.1:{port}"
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +69,8 @@ def environ(program: Path, home: Path, url: str = "") -> dict[str, str]:
 def test_an_example_of_a_help_runs(
     words: str, example: str, program: Path, url: str, tmp_path: Path
 ) -> None:
-    if words == "node":
+    if words in ("node", "bridge run"):
+        (tmp_path / "cluster.toml").write_text(CLUSTER.format(port=free_port()))
         run_a_node(example, program, tmp_path)
         return
     if words in ("backup", "restore"):
@@ -104,8 +116,8 @@ def run_a_node(example: str, program: Path, home: Path) -> None:
         lines = []
         for line in node.stderr:
             lines.append(line)
-            if " ready " in line:
+            if re.search(r"\b(bridge_)?ready ", line):
                 node.terminate()
 
     assert node.returncode == 0, lines
-    assert any(" stopping " in line for line in lines)
+    assert any("stopping" in line for line in lines)

@@ -283,7 +283,11 @@ _BUGS = [
         ),
         (
             "bridge/views.py",
-            "            self.outbox.when_durable(partial(self._activate, view.id))\n",
+            (
+                "            # V9, V11: at every level, since what it acks from now on says that it has"
+                " all before.\n"
+                "            self.outbox.when_durable(partial(self._activate, view.id))\n"
+            ),
             (
                 "            if standing.waits_for_disk:\n"
                 "                self.outbox.when_durable(partial(self._activate, view.id))\n"

@@ -21,6 +21,7 @@ from duckrow.bridge.effects import (
     Alarm,
     Effect,
     Hang,
+    Image,
     Journal,
     Learned,
     Place,
@@ -254,6 +255,8 @@ class World:
                 self._want_sync(machine)
             case Serve():
                 self._serve(machine, effect)
+            case Image(peer):
+                assert peer is None, "nobody forgets its row here"
             case Hang():
                 self.net.hang_up(machine.id, effect.peer)
             case Alarm():

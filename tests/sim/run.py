@@ -4,6 +4,7 @@
     PYTHONPATH=src:tests python -m sim.run 7 --trace t.txt      with everything that happened
     PYTHONPATH=src:tests python -m sim.run 0 --count 50 --json  a line for each
     PYTHONPATH=src:tests python -m sim.run 7 --planted lost_wakeup
+    PYTHONPATH=src:tests python -m sim.run 7 --cluster          a whole cluster
 
 Exit 1 if a seed has an anomaly.
 """
@@ -24,13 +25,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="a line of JSON for each seed")
     parser.add_argument("--trace", type=Path, help="write every event to this file")
     parser.add_argument("--planted", metavar="BUG", help="with a planted bug")
+    parser.add_argument("--cluster", action="store_true", help="whole clusters instead of a node")
+    parser.add_argument("--notes", action="store_true", help="show what the processes said")
     parser.add_argument("--until-found", action="store_true", help="stop at the first anomaly")
     options = parser.parse_args(arguments)
     if options.planted:
         from .planted import PLANTED
 
         PLANTED[options.planted].plant()
-    from .scenario import run_seed
+    if options.cluster:
+        from .cluster_scenario import run_seed
+    else:
+        from .scenario import run_seed
 
     bad = 0
     for seed in range(options.seed, options.seed + options.count):
@@ -56,6 +62,8 @@ def main(arguments: list[str]) -> int:
                 print(
                     f"{outcome.steps} steps, {outcome.simulated:.1f} s in {outcome.cpu:.1f} CPU s"
                 )
+        if options.notes:
+            print("\n".join(sorted(outcome.notes)))
         if options.trace is not None:
             options.trace.write_text("\n".join(outcome.trace or []) + "\n")
         if bad and options.until_found:

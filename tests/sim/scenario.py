@@ -61,6 +61,7 @@ class Outcome:
     problems: list[str]
     counts: dict[str, int]
     trace: list[str] | None = None
+    notes: list[str] = attrs.field(factory=list)  # what the processes said
 
     @property
     def ok(self) -> bool:
@@ -90,7 +91,7 @@ def run_seed(
     except SimDeadlock as error:
         run.seen.problems.append(f"deadlock: {error}")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        run.seen.problems.append(f"crash: {_text(error)}")
+        run.seen.problems.append(f"crash: {text_of(error)}")
     run.seen.problems.extend(f"handler: {text}" for text in world.handler_errors)
     run.seen.history.ended = world.clock.now
     report = check(run.seen.history)
@@ -342,9 +343,9 @@ class _Run:
         self.seen.history.finals[when] = await contents(node, self.seen)
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_text(part) for part in error.exceptions)
+        return "; ".join(text_of(part) for part in error.exceptions)
     return f"{type(error).__name__}: {error}"
 
 

@@ -202,4 +202,4 @@ def test_an_opening_that_cannot_make_the_state_frees_everything() -> None:
     for path in machine.media.paths():
         if path.startswith("state/"):
             machine.media.flip(path)
-    assert left(machine, nothing) == ["Corrupt"]
+    assert left(machine, nothing) == ["StatelessError"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import attrs
 import pytest
@@ -32,6 +33,7 @@ class End:
     events: list[object] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
     room: trio.Event | None = None  # there is none until it is set
+    heard: list[float] = attrs.field(factory=list)  # when something came
     over: bool = False  # what the end of the world does is of no interest
     links: Links = attrs.field(init=False)
 
@@ -39,6 +41,7 @@ class End:
         if self.over:
             return
         if isinstance(event, Heard):
+            self.heard.append(trio.current_time())
             self.events += event.messages
         else:
             self.events.append(event)
@@ -109,6 +112,25 @@ def test_the_lower_id_dials_and_both_hear_what_is_said() -> None:
     play(script, one, two)
     assert two.events == [Up(1), Base(1, 2, 3)]
     assert one.events == [Up(2), *[bundle(s, 1000) for s in range(1, 50)]]
+
+
+def test_a_message_that_takes_long_on_its_way_is_heard_all_the_while() -> None:
+    """Or a link that is slow would be taken for a dead one, again and again, and never bring it."""
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        world.net.window = 4096
+        start(world, one, two)
+        world.net.trouble("m1", delay=0.05)
+        await trio.sleep(2)
+        say(one, 2, bundle(1, 200_000))
+        await trio.sleep(30)
+
+    play(script, one, two)
+    assert two.events == [Up(1), bundle(1, 200_000)]
+    began, ended = two.heard[0], two.heard[-1]
+    assert ended - began > 3
+    assert max(b - a for a, b in pairwise(two.heard)) < 1.0
 
 
 def test_a_link_that_breaks_is_told_once_and_comes_again() -> None:

@@ -19,6 +19,7 @@ from duckrow.node.errors import Damaged, NotFound
 from duckrow.node.numberfolder import NumberFolder
 from duckrow.node.numbergrowing import restored
 from duckrow.node.numbers import Numbers
+from duckrow.node.pins import Pins
 from duckrow.node.places import segment_of
 from duckrow.node.reading import Pull, Reader
 from duckrow.node.row import Bundle, Item, View
@@ -41,7 +42,8 @@ class Node:
         self.store, self.folder = store, folder
         self.state, self.numbers = State(), Numbers(store.uuid)
         self.cache, self.waiters = Cache(cached), Waiters()
-        self.reader = Reader(self.state, self.numbers, self.cache, store, self.waiters)
+        self.pins = Pins(self.state, self.numbers)
+        self.reader = Reader(self.state, self.numbers, self.cache, store, self.waiters, self.pins)
         self.freed = 0  # by rewriting
         self.incarnation = env.rng.getrandbits(32)
 
@@ -233,7 +235,9 @@ def test_a_pull_that_is_overtaken_by_a_drop_starts_behind_it() -> None:
             prunes = [item.content for item in library.items[-5:]]
             turns: list[tuple[int, list[Fact]]] = []  # of whole rounds: missing, what was read
             gone = Gone(node.store)
-            node.reader = Reader(node.state, node.numbers, node.cache, gone, node.waiters)
+            node.reader = Reader(
+                node.state, node.numbers, node.cache, gone, node.waiters, node.pins
+            )
             tidied = trio.Event()
 
             async def reader(limit: int) -> None:

@@ -1,0 +1,65 @@
+"""From the node: its state and its index, for an image that this bridge gives (N5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from duckrow.node import bridgewire as wire
+from duckrow.node.bridgewire import Told
+from duckrow.node.env import Buffer
+from duckrow.node.giving import Given
+
+
+class FromNode:
+    """For as long as that node is connected."""
+
+    def __init__(self, tell: Callable[[list[Buffer]], None]) -> None:
+        self._tell = tell
+        self._write: Callable[[bytes], None] | None = None
+        self._given: Given | None = None
+        self._whole = False
+        self._error: OSError | None = None
+        self._ended = trio.Event()
+
+    async def take(self, write: Callable[[bytes], None]) -> Given | None:
+        """None: it has nothing to give, or is gone.
+
+        Raises:
+            OSError: what came could not be written.
+        """
+        self._write, self._given, self._whole, self._error = write, None, False, None
+        self._ended = trio.Event()
+        self._tell(wire.frame([int(Told.GIVE)]))
+        try:
+            await self._ended.wait()
+        finally:
+            self._write = None
+        if self._error is not None:
+            raise self._error
+        return self._given if self._whole else None
+
+    def begins(self, fields: list[Any]) -> None:
+        """What it is; None: there is nothing."""
+        if fields[0] is None:
+            self.ends()
+        else:
+            position, view, segments = fields
+            self._given = Given(position, view, tuple(segments))
+
+    def piece(self, body: Buffer) -> None:
+        """An empty one is the last."""
+        if not len(body):
+            self._whole = True
+            self.ends()
+        elif self._write is not None:
+            try:
+                self._write(bytes(body))
+            except OSError as error:
+                self._error = error
+                self.ends()
+
+    def ends(self) -> None:
+        self._ended.set()

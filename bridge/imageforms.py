@@ -1,0 +1,106 @@
+"""What neighbours say about images: asked for slice by slice, by who takes one (C4, N5).
+
+    WantImage(0, 0, 0)        which one is there to be had?       ◄── ImageOffer, or NoImage
+    WantImage(p, 0, 81920)    of its state, from that offset      ◄── ImageSlice: bytes
+    WantImage(p, 7, 4096)     of its segment 7, from that offset  ◄── ImageSlice: records
+
+Who asks has all that was answered before, so a slice that is lost with a link is asked for again.
+Slices go out when nothing else waits.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from duckrow.node.env import Buffer
+from duckrow.node.errors import Corrupt
+from duckrow.node.forms import DIGEST_BYTES, encode_view
+from duckrow.node.incoming import Piece
+from duckrow.node.row import View
+from duckrow.node.rowwire import Written, as_bytes, as_view, check_numbers, of_pairs, pairs
+
+_PIECE: Final = struct.Struct("<QHI")
+
+
+class WantImage(NamedTuple):
+    image: int  # its position; 0: any
+    segment: int  # 0: the state
+    offset: int
+
+
+class ImageOffer(NamedTuple):
+    image: int  # the position up to which it stands for the row
+    digest: bytes
+    view: View  # of the last mark there
+    delivered: dict[int, int]  # by origin, of that view
+    size: int  # of the state
+    segments: dict[int, int]  # number and length of those that hold something alive
+
+
+class ImageSlice(NamedTuple):
+    image: int
+    segment: int
+    offset: int  # as it was asked for
+    following: int  # where to go on; the length: this was the last
+    data: Buffer = b""  # of the state
+    pieces: tuple[Piece, ...] = ()  # of a segment
+
+
+class NoImage(NamedTuple):
+    """Not here and now; or not that one any more."""
+
+    image: int
+
+
+ImageMessage = WantImage | ImageOffer | ImageSlice | NoImage
+
+
+def encode_offer(offer: ImageOffer) -> list[Any]:
+    image, digest, view, delivered, size, segments = offer
+    return [image, digest, encode_view(view), pairs(delivered), size, pairs(segments)]
+
+
+def decode_offer(fields: list[Any], _: Buffer) -> ImageOffer:
+    image, digest, view, delivered, size, segments = fields[:6]
+    check_numbers(image, size)
+    if len(as_bytes(digest)) != DIGEST_BYTES:
+        raise ValueError(digest)
+    return ImageOffer(image, digest, as_view(view), of_pairs(delivered), size, of_pairs(segments))
+
+
+def encode_slice(given: ImageSlice) -> Written:
+    *told, data, pieces = given
+    body: list[Buffer] = [data] if len(data) else []
+    for offset, head, content in pieces:
+        body += (_PIECE.pack(offset, len(head), len(content)), head, content)
+    return Written(told, body)
+
+
+def decode_slice(fields: list[Any], body: Buffer) -> ImageSlice:
+    image, segment, offset, following = fields[:4]
+    check_numbers(image, segment, offset, following)
+    if not segment:
+        return ImageSlice(image, segment, offset, following, body)
+    window, pieces, at = memoryview(body), [], 0
+    while at < len(window):
+        if at + _PIECE.size > len(window):
+            raise Corrupt("a slice of an image ends in the middle of a record")
+        start, head, length = _PIECE.unpack_from(window, at)
+        at += _PIECE.size
+        end = at + head + length
+        if end > len(window):
+            raise Corrupt("a slice of an image ends in the middle of a record")
+        pieces.append(Piece(start, bytes(window[at : at + head]), window[at + head : end]))
+        at = end
+    return ImageSlice(image, segment, offset, following, pieces=tuple(pieces))
+
+
+def decode_want(fields: list[Any], _: Buffer) -> WantImage:
+    check_numbers(*fields[:3])
+    return WantImage(*fields[:3])
+
+
+def decode_none(fields: list[Any], _: Buffer) -> NoImage:
+    check_numbers(fields[0])
+    return NoImage(fields[0])

@@ -1,0 +1,169 @@
+"""Pins: entries that are pruned and that this node keeps all the same, until its archive has them.
+
+    topic with an archive      1 ............ 4,000 | 4,001 ..... 9,000 | 9,001 ... 12,345
+                                  in the archive           pinned           there
+                                          safe ▲               first ▲          last ▲
+
+What is pruned is decided in the row, on every node alike; what a node still needs of it is its own
+affair, since each has an archive of its own, or a part in a common one.  So nothing here is in the
+state.  The archiver tells how far its files are safe (archiver.py of the tools); a node without one
+keeps everything that such a topic ever dropped, and says so.
+
+Pinned entries are to the index what live ones are: their rows stay, and the segments with their
+bodies.  They are shown only to who asks for what is *kept*.
+
+What is safe goes into snapshots.  If the process dies after it was told, less counts as safe than is,
+and the archiver tells it again.  A topic that is deleted goes with its pins: for good is for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from . import cbor
+from .errors import Conflict, NotFound, Refused
+from .numbers import Numbers
+from .state import State
+from .topicinfo import Pin
+from .values import PARTITION_BITS, PARTITION_MASK, Topic
+
+CHUNK: Final = "pins"  # of a snapshot
+CHUNK_ROWS: Final = 4_000
+TEXT_MAX: Final = 500  # characters of what an archiver says
+
+
+class Pins:
+    """Those of one node.  It is told what the keeper applied, and what the archiver has done."""
+
+    def __init__(self, state: State, numbers: Numbers) -> None:
+        self._state, self._numbers = state, numbers
+        self._safe: dict[int, int] = {}  # by Topic.key
+        self.place = ""  # of the archive, as the archiver told it
+        self.trouble = ""  # why it does not get on; empty: it does
+        self.on_told: Callable[[], None] = lambda: None  # more may be deleted
+        numbers.held = self.held
+
+    def held(self, topic_id: int, partition: int, first: int) -> int:
+        """How far the index may forget, if entries below `first` are pruned."""
+        topic = self._state.topic_of(topic_id)
+        if topic is None or not topic.policy.archive:
+            return first
+        return min(first, self._safe.get(topic.key(partition), 0) + 1)
+
+    def kept(self, topic: Topic, partition: int) -> int:
+        """The first number that can be read here, pinned or not."""
+        first = self._state.partition(topic.id, partition).first
+        held = self.held(topic.id, partition, first)
+        if held == first:
+            return first
+        row = self._numbers.at_position(topic.id, partition, 0)  # the oldest one known
+        return first if row is None else min(first, max(held, row.first))
+
+    def configured(self, topic_id: int) -> None:
+        """The policy of the topic may be another one; the index has what the item did."""
+        topic = self._state.topic_of(topic_id)
+        if topic is None:
+            return
+        for partition in range(self._state.widths.get(topic_id, 0)):
+            key = topic.key(partition)
+            if not topic.policy.archive:
+                self._safe.pop(key, None)
+                first = self._state.partition(topic_id, partition).first
+                self._numbers.prune(topic_id, partition, first)
+            elif key not in self._safe:
+                gone = self._numbers.pruned(topic_id, partition)
+                if gone > 1:  # before there was an archive
+                    self._safe[key] = gone - 1
+
+    def forget(self, topic_id: int) -> None:
+        """It was deleted."""
+        for key in [key for key in self._safe if key >> PARTITION_BITS == topic_id]:
+            del self._safe[key]
+
+    def tell(self, topic: str, topic_id: int, partition: int, safe: int) -> None:
+        """The archive has everything up to `safe`; that may be less than was told before.
+
+        Raises:
+            NotFound, Conflict: there is no such topic, partition, or archive.
+            Refused: the topic has not come so far.
+        """
+        found = self._state.topic(topic)
+        if found is None or partition >= found.policy.partitions:
+            raise NotFound(f"there is no topic {topic!r} with a partition {partition}")
+        if found.id != topic_id:
+            raise Conflict(f"topic {topic!r} has id {found.id} now, not {topic_id}")
+        if not found.policy.archive:
+            raise Refused(f"topic {topic!r} has no archive any more: nothing of it is pinned")
+        now = self._state.partition(found.id, partition)
+        if safe > now.last:
+            raise Refused(f"topic {topic!r} ends at {now.last:,}: {safe:,} cannot be safe")
+        self._safe[found.key(partition)] = safe
+        self._numbers.prune(found.id, partition, now.first)
+        self.on_told()
+
+    def listed(self, after: tuple[str, int], limit: int) -> Iterator[Pin]:
+        """Partitions of topics with an archive, by name and number, some of them."""
+        state = self._state
+        names = sorted(
+            topic.name
+            for topic in state.topics.rows.values()
+            if topic.policy.archive and topic.name >= after[0]
+        )
+        for name in names:
+            topic = state.topics.rows[name]
+            for partition in range(topic.policy.partitions):
+                if (name, partition) <= after:
+                    continue
+                if not limit:
+                    return
+                limit -= 1
+                yield self._pin(topic, partition)
+
+    def entries(self) -> int:
+        """How many are pinned: here, and not in the archive."""
+        return sum(pin.pinned for pin in self.listed(("", -1), -1))
+
+    def told(self) -> dict[str, Any]:
+        """For `duckrow status`."""
+        return {"place": self.place, "pinned": self.entries(), "trouble": self.trouble}
+
+    # Snapshots and restarts
+
+    def capture(self) -> list[tuple[str, bytes]]:
+        rows = sorted(self._safe.items())
+        return [
+            (CHUNK, cbor.dumps([number for row in rows[at : at + CHUNK_ROWS] for number in row]))
+            for at in range(0, max(1, len(rows)), CHUNK_ROWS)
+        ]
+
+    def restore(self, chunks: Sequence[bytes] | None) -> None:
+        """From the snapshot that the state comes from, before anything is applied to it.
+
+        None: there was none, and the row is applied from its first item on.
+        """
+        if chunks is None:
+            return
+        partitions = self._state.partitions.rows
+        found: list[Any] = [number for chunk in chunks for number in cbor.loads_array(chunk)]
+        self._safe = dict(zip(found[::2], found[1::2], strict=True))
+        if not chunks:  # of a program that knew no pins: what it had pruned is gone
+            self._safe = {key: part.first - 1 for key, part in partitions.items()}
+        for key, part in partitions.items():
+            if part.first > 1:
+                self._numbers.prune(key >> PARTITION_BITS, key & PARTITION_MASK, part.first)
+
+    # Inside
+
+    def _pin(self, topic: Topic, partition: int) -> Pin:
+        now = self._state.partition(topic.id, partition)
+        return Pin(
+            topic.name,
+            topic.id,
+            partition,
+            topic.policy.archive,
+            self.kept(topic, partition),
+            now.first,
+            now.last,
+            self._safe.get(topic.key(partition), 0),
+        )

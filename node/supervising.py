@@ -1,0 +1,130 @@
+"""The supervisor of a bridge: there is one beside this node, as long as the node runs.
+
+    nobody has the lock     start it; when it ends, start it again, with a back-off
+    somebody has it         a bridge lives on from a node that died: take it over, and wait for its end
+
+A bridge has a session of its own, so that a Ctrl-C, or the end of a terminal, reaches the node alone,
+which ends both in order.  It writes its log where the node writes its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from .errors import DiskFailed
+
+log = logging.getLogger("duckrow.supervisor")
+
+BRIDGE_LOCK = "bridge.lock"  # in the data folder: of the process that is its bridge
+RETRY_SECONDS_MIN = 0.1
+RETRY_SECONDS_MAX = 5.0
+STEADY_SECONDS = 10.0  # one that lived so long is started again at once
+LOOK_SECONDS = 0.1
+STOP_SECONDS = 15.0  # then it is killed
+
+
+class Supervisor:
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self.pid = 0  # of the bridge; 0: there is none now
+        self.starts = 0
+        self.is_proven = False  # it has served its node: what ends it now may pass
+        self._command, self._lock = [*command], folder / BRIDGE_LOCK
+        self._stopping = False
+        self._ended = trio.Event()
+
+    async def run(self) -> None:
+        """Until `stop`.
+
+        Raises:
+            DiskFailed: the first bridge could not do its work at all; it said why in the log.
+        """
+        delay = RETRY_SECONDS_MIN
+        try:
+            while not self._stopping:
+                began = trio.current_time()
+                if (pid := holder(self._lock)) is not None:
+                    await self._adopt(pid)
+                else:
+                    await self._start()
+                if not self._stopping:
+                    steady = trio.current_time() - began >= STEADY_SECONDS
+                    delay = RETRY_SECONDS_MIN if steady else min(2 * delay, RETRY_SECONDS_MAX)
+                    await trio.sleep(delay)
+        finally:
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Ends the bridge in order, which tells the other machines."""
+        self._stopping = True
+        self._signal(signal.SIGTERM)
+        with trio.move_on_after(STOP_SECONDS):
+            await self._ended.wait()
+        if not self._ended.is_set():
+            log.warning("bridge_killed pid=%d", self.pid)
+            self._signal(signal.SIGKILL)
+            await self._ended.wait()
+
+    async def _start(self) -> None:
+        self.starts += 1
+        # Not trio's context manager: whoever cancels does not kill a bridge.
+        process = await trio.lowlevel.open_process(
+            self._command, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        self.pid = process.pid
+        log.info("bridge_started pid=%d", process.pid)
+        try:
+            if self._stopping:
+                self._signal(signal.SIGTERM)
+            code = await process.wait()
+        finally:
+            self.pid = 0
+        if self._stopping:
+            return
+        log.warning("bridge_ended code=%d", code)
+        if code > 0 and not self.is_proven:
+            raise DiskFailed(f"the bridge ended with exit code {code}; it says why above")
+
+    async def _adopt(self, pid: int) -> None:
+        self.pid = pid
+        if pid:
+            log.info("bridge_adopted pid=%d", pid)
+        try:
+            while holder(self._lock) == pid:
+                if self._stopping and pid:
+                    self._signal(signal.SIGTERM)
+                await trio.sleep(LOOK_SECONDS)
+        finally:
+            self.pid = 0
+        if pid and not self._stopping:
+            log.warning("bridge_lost pid=%d", pid)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.pid:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass  # it has just ended
+
+
+def holder(lock: Path) -> int | None:
+    """The process that has the lock; 0: it has not written its number yet.  None: nobody has it."""
+    try:
+        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(fd, 32, 0)
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(fd)
+    return None

@@ -1,0 +1,123 @@
+"""A member that is too slow: missed, taken out, let in again later each time (S2, S6, F11)."""
+
+from __future__ import annotations
+
+import itertools
+
+from core.bridgecluster import Cluster
+from duckrow.bridge.timing import Timing
+
+TIMING = Timing()
+
+
+def stalled(cluster: Cluster, slow: int, beats: int = 22) -> None:
+    """Its disk hangs, while somebody has something to be ordered."""
+    cluster.slow = {slow}
+    cluster.submit(1, "a")
+    cluster.beats(beats)
+
+
+def test_a_member_whose_disk_hangs_is_taken_out_although_it_beats() -> None:
+    cluster = Cluster(1, 2, 3)
+    stalled(cluster, 3)
+
+    assert cluster.acting() == [1, 2]
+    assert cluster.words(1) == ["a"]
+
+
+def test_one_that_is_slow_and_answers_all_the_same_is_not_kept() -> None:
+    """Its promise comes in time, its acks do not: with it the next view would stall like this one."""
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {3}
+    cluster.submit(1, "a")
+    for _ in range(22):
+        cluster.beats()
+        if any(m.standing.acceptor.promised for m in cluster.members.values()):
+            cluster.sync(3)
+            cluster.settle()
+
+    assert 3 not in {member.id for member in cluster.view(1).members}
+    assert cluster.words(1) == ["a"]
+
+
+def test_it_follows_meanwhile_and_comes_back_after_its_time() -> None:
+    cluster = Cluster(1, 2, 3)
+    stalled(cluster, 3)
+    assert cluster.acting() == [1, 2]
+    cluster.slow = set()
+    cluster.submit(2, "b")
+    cluster.beats(5)
+
+    assert cluster.words(3) == ["a", "b"]
+    assert cluster.acting() == [1, 2]
+    cluster.beats(20)
+    assert cluster.acting() == [1, 2, 3]
+
+
+def test_another_change_of_the_view_does_not_let_it_in_before_its_time() -> None:
+    cluster = Cluster(1, 2, 3, 4)
+    stalled(cluster, 3)
+    cluster.slow = set()
+    cluster.beats(2)
+    assert cluster.acting() == [1, 2, 4]
+    before = cluster.view(1).id
+    cluster.call(1)
+
+    assert cluster.view(1).id > before
+    assert 3 not in {member.id for member in cluster.view(1).members}
+
+
+def test_who_is_needed_for_a_majority_is_never_held_off() -> None:
+    cluster = Cluster(1, 2, 3)
+    stalled(cluster, 3)
+    assert cluster.acting() == [1, 2]
+    cluster.slow = set()
+    cluster.stop(2)
+    cluster.beats(16)
+
+    assert cluster.acting() == [1, 3]
+
+
+def test_each_time_it_waits_twice_as_long_up_to_a_bound() -> None:
+    cluster = Cluster(1, 2, 3)
+    away: list[int] = []
+    for _ in range(4):
+        stalled(cluster, 3)
+        assert cluster.acting() == [1, 2]
+        cluster.slow = set()
+        count = 0
+        while 3 not in cluster.acting():
+            cluster.beats()
+            count += 1
+            assert count < 200
+        away.append(count)
+
+    assert all(later > sooner for sooner, later in itertools.pairwise(away))
+    suspicion = cluster.members[1].suspicion
+    assert suspicion._held_off[3].delay == 8 * TIMING.readmit_min
+
+
+def test_the_bound_holds() -> None:
+    suspicion = Cluster(1, 2, 3).members[1].suspicion
+    now = 0.0
+    for _ in range(20):
+        suspicion.waits((1, 1, 1), (3,), now)
+        now += 30
+        suspicion.waits((1, 1, 1), (3,), now)
+        suspicion.ejected({3}, now)
+        suspicion.waits(None, (), now)
+        assert not suspicion.holds_off(3, now + TIMING.readmit_max)
+        now = suspicion._held_off[3].until
+
+    assert suspicion._held_off[3].delay == TIMING.readmit_max
+
+
+def test_good_conduct_is_remembered() -> None:
+    suspicion = Cluster(1, 2, 3).members[1].suspicion
+    for now in (0.0, 10.0, 10.0 + 2 * TIMING.conduct):
+        suspicion.waits((1, 1, 1), (3,), now)
+        suspicion.waits((1, 1, 1), (3,), now + 30)
+        suspicion.ejected({3}, now + 30)
+        suspicion.waits(None, (), now + 30)
+
+    assert suspicion._held_off[3].delay == TIMING.readmit_min

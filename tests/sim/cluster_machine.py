@@ -1,0 +1,171 @@
+"""A machine of a simulated cluster: a bridge and a node, two processes with a disk each.
+
+`m1` is the bridge of machine 1, and `n1` its node, since a host of the simulation has one process.
+What happens to the machine happens to both; the way between them is none that a cable is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import trio
+
+from duckrow.bridge.attach import Attach
+from duckrow.bridge.founding import Charter
+from duckrow.bridge.links import Neighbour
+from duckrow.bridge.process import Bridge, BridgeOptions
+from duckrow.node.bridged import open_bridged
+from duckrow.node.bridgedrow import BridgedRow
+from duckrow.node.env import Env
+from duckrow.node.events import ERROR
+from duckrow.node.housekeeping import HousekeepingOptions
+from duckrow.node.keeper import Keeper
+from duckrow.node.rare import rare_store
+from duckrow.node.storeoptions import StoreOptions
+
+from .cluster_plan import ClusterPlan
+from .service import serve
+from .workload import Observed
+from .world import Host, World
+
+PEER_PORT, NODE_PORT = 4100, 4200
+SECRET = b"a secret of the cluster"
+SOCKET_SECONDS = 0.00003  # from a process to another one of the machine
+NOTES = 400
+
+
+class Machine:
+    def __init__(self, world: World, plan: ClusterPlan, seen: Observed, id_: int) -> None:
+        self.world, self.plan, self.seen, self.id = world, plan, seen, id_
+        self.bridge_name, self.node_name = f"m{id_}", f"n{id_}"
+        self.bridge_host: Host = world.host(self.bridge_name)
+        self.node_host: Host = world.host(self.node_name)
+        self.bridge: Bridge | None = None  # of its newest life
+        self.node: Keeper | None = None
+        self.stays_dead = False
+        self.reboots: list[float] = []
+        self.on_bridge: Callable[[Machine, Bridge], None] = lambda _machine, _bridge: None
+        self.on_node: Callable[[Machine, Keeper], None] = lambda _machine, _node: None
+        self.notes: list[str] = []
+        self._leaving, self._stopping = trio.Event(), trio.Event()
+
+    @property
+    def holds_data(self) -> bool:
+        return self.id not in self.plan.witnesses
+
+    @property
+    def active(self) -> bool:
+        return self.bridge is not None and self.bridge_host.alive and self.bridge.status().active
+
+    @property
+    def up(self) -> bool:
+        """Its node knows all that the bridge has, and runs."""
+        node, bridge = self.node, self.bridge
+        return (
+            node is not None
+            and bridge is not None
+            and self.bridge_host.alive
+            and self.node_host.alive
+            and node.state.position == bridge.store.position
+        )
+
+    # -- processes ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """What does not run of it."""
+        if self.stays_dead:
+            return
+        if not self.bridge_host.alive:
+            self.bridge = None
+            self.world.start(self.bridge_name, self._run_bridge)
+        if self.holds_data and not self.node_host.alive:
+            self.node = None
+            self.world.start(self.node_name, self._run_node)
+
+    def kill(self, *, bridge: bool = False, node: bool = False) -> None:
+        if bridge and self.bridge_host.alive:
+            self.world.kill(self.bridge_name)
+        if node and self.node_host.alive:
+            self.world.kill(self.node_name)
+
+    def power(self) -> None:
+        self.reboots.append(trio.current_time())
+        for host in (self.node_host, self.bridge_host):
+            if host.starts:
+                self.world.kill(host.name, power=True)
+
+    def leave(self) -> None:
+        """The bridge ends in order."""
+        self._leaving.set()
+
+    def stop(self) -> None:
+        """The node ends in order."""
+        self._stopping.set()
+
+    # -- what runs there ----------------------------------------------------------------------
+
+    async def _run_bridge(self, env: Env) -> None:
+        leaving = self._leaving = trio.Event()
+        bridge = await Bridge.open(env, self._options(env), self._note)
+        try:
+            attach = Attach(bridge, self._note)
+            self.bridge = bridge
+            self.on_bridge(self, bridge)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(env.net.serve, attach.handle, NODE_PORT)
+                await nursery.start(bridge.run)
+                await leaving.wait()
+                await bridge.leave()
+                nursery.cancel_scope.cancel()
+            await bridge.close()
+        finally:
+            bridge.abandon()
+
+    def _options(self, env: Env) -> BridgeOptions:
+        plan = self.plan
+        founders = tuple((i, plan.weight(i), i not in plan.witnesses) for i in plan.ids)
+        store = StoreOptions(
+            level=plan.level,
+            segment_bytes=plan.segment_bytes,
+            followable_bytes=max(plan.segment_bytes, 256 * 1024),
+            soft_reserve_bytes=16 * 1024,
+            soft_reserve_fraction=0.0,
+            hard_reserve_bytes=32 * 1024,
+            window_bytes=64 * 1024,
+            scrub_seconds=0,
+        )
+        return BridgeOptions(
+            id=self.id,
+            port=PEER_PORT,
+            neighbours={i: Neighbour(i, f"m{i}", PEER_PORT) for i in plan.neighbours(self.id)},
+            secret=SECRET,
+            store=rare_store(env, store),
+            charter=Charter(founders, env.rng.randbytes(16), env.rng.getrandbits(63), plan.level),
+        )
+
+    async def _run_node(self, env: Env) -> None:
+        stopping = self._stopping = trio.Event()
+        options = HousekeepingOptions(
+            snapshot_items=self.plan.snapshot_items,
+            snapshot_bytes=1 << 20,
+            followable_bytes=self.plan.segment_bytes,
+        )
+        async with open_bridged(env, self.bridge_name, NODE_PORT, options, self._note) as node:
+            self.node = node
+            self.on_node(self, node)
+            await serve(env, node, self._note, stopping)
+
+    @property
+    def row(self) -> BridgedRow:
+        assert self.node is not None
+        return cast(BridgedRow, self.node.row)
+
+    def _note(
+        self, level: int, template: str, /, *args: object, exc_info: BaseException | None = None
+    ) -> None:
+        text = f"{self.world.clock.now:.6f} {self.id} {template % args}"
+        self.notes.append(text)
+        del self.notes[:-NOTES]
+        if level >= ERROR:
+            self.seen.problem("handler", text)

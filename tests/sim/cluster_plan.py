@@ -1,0 +1,173 @@
+"""What a seed decides of a cluster before anything happens: machines, links, level, clients, faults.
+
+Kinds of faults are switched on a few at a time, since all at once they hide each other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+
+import attrs
+
+from duckrow.node.storeoptions import FSYNC, MEMORY, WRITE
+
+from . import plan as alone
+from .plan import Plan
+
+Edge = tuple[int, int]  # the lower id first
+
+KINDS = (
+    "kill-bridge",
+    "kill-node",
+    "kill-both",
+    "power",
+    "kill-all",
+    "power-all",
+    "kill-all-bridges",
+    "kill-all-nodes",
+    "in-a-row",
+    "crash-bridge",
+    "crash-node",
+    "pause-bridge",
+    "pause-node",
+    "pause-machine",
+    "stop-bridge",
+    "stop-node",
+    "cut",
+    "one-way",
+    "isolate",
+    "partition",
+    "reset",
+    "lossy",
+    "slow-link",
+    "slow-sync",
+    "sync-error",
+    "node-sync-error",
+    "write-error",
+    "node-write-error",
+    "names-error",
+    "node-read-error",
+    "node-full",
+    "node-flip",
+    "skew",
+    "client-kill",
+    "client-pause",
+    "client-cut",
+)
+# Aimed at what a process does at that very moment.
+BRIDGE_MOMENTS = (
+    "promised",
+    "accepted",
+    "learned",
+    "mark",
+    "placed",
+    "staged",
+    "settled",
+    "synced",
+)
+NODE_MOMENTS = ("told-staged", "applied", "mark-applied")
+
+
+@attrs.frozen(kw_only=True)
+class ClusterPlan(Plan):
+    machines: int = 3
+    shape: str = "mesh"
+    edges: tuple[Edge, ...] = ((1, 2), (1, 3), (2, 3))
+    weights: tuple[int, ...] = ()  # by machine; empty: one each
+    witnesses: tuple[int, ...] = ()
+    delays: Mapping[Edge, float] = attrs.field(factory=dict)
+    snipers: Mapping[str, float] = attrs.field(factory=dict)  # probability at each moment
+    doors: int = 3  # nodes that a client knows, at most
+    stays_dead: bool = False  # a minority, when all else is healed
+
+    @property
+    def ids(self) -> range:
+        return range(1, self.machines + 1)
+
+    def weight(self, id_: int) -> int:
+        return self.weights[id_ - 1] if self.weights else 1
+
+    def neighbours(self, id_: int) -> list[int]:
+        return [a + b - id_ for a, b in self.edges if id_ in (a, b)]
+
+    def connected(self, ids: Sequence[int]) -> bool:
+        seen, todo = {ids[0]: None}, [ids[0]]
+        while todo:
+            for peer in self.neighbours(todo.pop()):
+                if peer in ids and peer not in seen:
+                    seen[peer] = None
+                    todo.append(peer)
+        return len(seen) == len(ids)
+
+    def minorities(self) -> list[list[int]]:
+        """Without any of these, the others are a connected majority, and one of them has the data."""
+        found = []
+        total = sum(map(self.weight, self.ids))
+        for count in range(1, self.machines // 2 + 1):
+            for dead in combinations(self.ids, count):
+                left = [i for i in self.ids if i not in dead]
+                enough = 2 * sum(map(self.weight, left)) > total
+                if enough and self.connected(left) and any(i not in self.witnesses for i in left):
+                    found.append(list(dead))
+        return found
+
+
+def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
+    base = alone.drawn(rng, seconds)
+    machines = rng.choice((3, 3, 3, 3, 4, 5))
+    shape = rng.choice(("mesh", "mesh", "chain", "ring", "star", "tree"))
+    witnesses = (machines,) if rng.random() < 0.1 else ()
+    edges = links(shape, machines, witnesses, rng)
+    level = rng.choice((FSYNC, FSYNC, FSYNC, WRITE, MEMORY))
+    weights = (2, *[1] * (machines - 1)) if rng.random() < 0.1 else ()
+    pace = rng.choice((0.0003, 0.0003, 0.002, 0.01))
+    snipers: dict[str, float] = {}
+    if rng.random() < 0.6:
+        moments = [*BRIDGE_MOMENTS, *NODE_MOMENTS]
+        often = rng.choice((0.3, 1.0))
+        for moment in rng.sample(moments, rng.randint(1, 4)):
+            rare = moment in ("placed", "applied", "told-staged", "staged", "settled", "synced")
+            snipers[moment] = often * (0.01 if rare else 0.3)
+    made = {field.name: getattr(base, field.name) for field in attrs.fields(Plan)}
+    for topic in base.topics:
+        topic.policy.pop("partitions", None) if level == MEMORY else None
+    return ClusterPlan(
+        **{
+            **made,
+            "level": level,
+            "segment_bytes": rng.choice((16, 64, 1024)) * 1024,
+            "gap": rng.choice((0.01, 0.03, 0.03, 0.2)),
+            "faults": tuple(rng.sample(KINDS, rng.randint(0, 8))),
+        },
+        machines=machines,
+        shape=shape,
+        edges=edges,
+        weights=weights,
+        witnesses=witnesses,
+        delays={edge: pace * rng.choice((1, 1, 3)) for edge in edges},
+        snipers=snipers,
+        doors=rng.choice((1, 2, machines)),
+        stays_dead=level == FSYNC and rng.random() < 0.4,
+    )
+
+
+def links(
+    shape: str, machines: int, witnesses: Sequence[int], rng: random.Random
+) -> tuple[Edge, ...]:
+    """A witness keeps no row, so nobody can follow through it: it is at an end."""
+    order = [i for i in range(1, machines + 1) if i not in witnesses]
+    rng.shuffle(order)
+    order += witnesses
+    if shape == "mesh":
+        pairs = list(combinations(order, 2))
+    elif shape == "star":
+        pairs = [(order[0], other) for other in order[1:]]
+    elif shape == "tree":
+        pairs = [(order[(n - 1) // 2], order[n]) for n in range(1, machines)]
+    else:
+        pairs = list(pairwise(order))
+        if shape == "ring" and machines > 2:
+            pairs.append((order[0], order[-1]))
+    return tuple(sorted((min(pair), max(pair)) for pair in pairs))

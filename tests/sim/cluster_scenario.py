@@ -1,0 +1,317 @@
+"""One simulated run of a whole cluster: machines, clients, faults, and the check, all of one seed.
+
+    result = run_seed(7)
+    assert result.ok, result
+
+In the end the faults stop, but for a minority that may stay dead.  Then everybody gets on within
+seconds; every node holds the same entries; and all that is there is there after a restart.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+import trio
+
+from checker import Produce, check
+from checker.history import OK
+from duckrow.node.env import Env
+from duckrow.node.errors import DuckrowError
+from duckrow.node.trioclient import Client
+
+from .administrator import Administrator
+from .clock import SimDeadlock
+from .cluster_faults import ClusterFate
+from .cluster_machine import Machine
+from .cluster_plan import ClusterPlan, drawn
+from .cluster_watch import ClusterWatch
+from .consumers import Consumer
+from .contents import contents, forgive_age
+from .producers import Producer
+from .scenario import ENDS, Outcome, text_of
+from .service import client
+from .stager import Stager
+from .workload import Observed
+from .world import World
+
+FOUNDED_SECONDS = 60.0
+HEAL_SECONDS = 5.0  # after which everybody can order
+SETTLE_SECONDS = 30.0
+ANSWER_SECONDS = 90.0  # of the most patient client
+SILENCE_SECONDS = 3.0
+PROBE = "probe"
+
+
+def run_seed(
+    seed: int,
+    plan: ClusterPlan | None = None,
+    *,
+    keep_trace: bool = False,
+    trace_steps: bool = True,
+) -> Outcome:
+    began = time.process_time()
+    world = World(seed, keep_trace=keep_trace, trace_steps=trace_steps, tolerate=ENDS)
+    plan = drawn(world.rng("cluster plan")) if plan is None else plan
+    world.buggify = plan.buggify
+    run = _Run(world, plan)
+    problems = run.seen.problems
+    try:
+        world.run(run.main)
+    except SimDeadlock as error:
+        problems.append(f"deadlock: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+        problems.append(f"crash: {text_of(error)}")
+    problems.extend(f"handler: {text}" for text in world.handler_errors)
+    history = run.seen.history
+    history.ended = world.clock.now
+    run.name_nodes()
+    return Outcome(
+        seed,
+        plan,
+        world.trace.digest(),
+        world.steps,
+        world.clock.now,
+        time.process_time() - began,
+        check(history),
+        problems,
+        world.counts,
+        world.trace.text() if keep_trace else None,
+        [note for machine in run.machines.values() for note in machine.notes],
+    )
+
+
+class _Run:
+    def __init__(self, world: World, plan: ClusterPlan) -> None:
+        self.world, self.plan = world, plan
+        self.seen = seen = Observed(plan)
+        seen.history.shared_bytes = plan.window * plan.batch * (plan.value_bytes + 16)
+        self.machines = {i: Machine(world, plan, seen, i) for i in plan.ids}
+        self.watch = ClusterWatch(seen)
+        self.hands = [ClusterFate(world, plan, seen, self.machines, n) for n in range(plan.hands)]
+        self.watch.on_moment = self.hands[0].moment
+        for machine in self.machines.values():
+            machine.on_bridge = self.hands[0].watch_bridge
+            machine.on_node = self.watch.attach
+        self._rng = world.rng("cluster")
+
+    @property
+    def nodes(self) -> list[str]:
+        return [each.node_name for each in self.machines.values() if each.holds_data]
+
+    async def main(self, world: World) -> None:
+        world.net.split, world.net.window = self.plan.split, self.plan.stream_bytes
+        fate = self.hands[0]
+        fate.heal_net()
+        fate.heal_disks()
+        fate.revive()
+        await self._administrate()
+        for kind, letter, count in (
+            (Producer, "p", self.plan.producers),
+            (Consumer, "c", self.plan.consumers),
+            (Stager, "s", self.plan.stagers),
+        ):
+            for index in range(count):
+                self._add_client(f"{letter}{index}", kind)
+        async with trio.open_nursery() as nursery:
+            for hand in self.hands:
+                nursery.start_soon(hand.run)
+        await self._end(fate)
+
+    async def _administrate(self) -> None:
+        administrators: list[Administrator] = []
+        self.seen.nodes["admin"] = self.nodes
+
+        async def administrate(env: Env) -> None:
+            administrators.append(Administrator(env, self.seen))
+            await administrators[0].run()
+
+        self.world.start("admin", administrate)
+        while not administrators or not administrators[0].ready.is_set():
+            await trio.sleep(0.05)
+            assert self.world.clock.now < FOUNDED_SECONDS, "the topics cannot be made"
+
+    def _add_client(self, name: str, kind: type[Producer | Consumer | Stager]) -> None:
+        nodes = self.nodes
+        count = min(self.plan.doors, len(nodes))
+        self.seen.nodes[name] = self._rng.sample(nodes, count)
+
+        async def program(env: Env) -> None:
+            starts = self.world.hosts[name].starts
+            await kind(env, self.seen, f"{name}-{starts}").run()
+
+        self.seen.programs[name] = program
+        self.world.start(name, program)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    async def _end(self, fate: ClusterFate) -> None:
+        seen = self.seen
+        if self.plan.stays_dead:
+            self._leave_some_dead()
+        for hand in self.hands:
+            hand.calm()
+        await self._probe()
+        began = max(trio.current_time(), self.world.net.noticed_at) + 1.0
+        seen.calm_since = began
+        await trio.sleep_until(began + self.plan.calm)
+        seen.history.calm.append((began, trio.current_time()))
+        seen.stop.set()
+        deadline = trio.current_time() + ANSWER_SECONDS
+        while trio.current_time() < deadline and self._unanswered():
+            await trio.sleep(0.2)
+        if self._unanswered():
+            seen.problem("stuck", f"{self._unanswered()} produces have no answer")
+        for name in list(self.world.hosts):
+            if name[0] not in "mn" and self.world.hosts[name].alive:
+                self.world.kill(name)
+        await trio.sleep(SILENCE_SECONDS)  # what they sent last arrives; and it grows old
+        await self._take_contents("")
+        await self._restart()
+        await self._take_contents(" again")
+        for machine in self._living():
+            forgive_age(seen.history, machine.node_name, machine.node_name + " again")
+
+    def _leave_some_dead(self) -> None:
+        minorities = self.plan.minorities()
+        if not minorities:
+            return
+        dead = self._rng.choice(minorities)
+        for id_ in dead:
+            machine = self.machines[id_]
+            machine.stays_dead = True
+            if self._rng.random() < 0.5:
+                machine.power()
+            else:
+                machine.kill(bridge=True, node=True)
+        gone = [f"n{id_}" for id_ in dead]
+        for name, nodes in self.seen.nodes.items():
+            if all(node in gone for node in nodes):
+                self.seen.programs.pop(name, None)
+                if self.world.hosts[name].alive:
+                    self.world.kill(name)
+
+    def _living(self) -> list[Machine]:
+        return [each for each in self.machines.values() if each.holds_data and not each.stays_dead]
+
+    async def _probe(self) -> None:
+        """At every node something can be ordered, soon."""
+        healed = trio.current_time()
+        done: dict[str, float] = {}
+
+        def probe(name: str) -> None:
+            async def program(env: Env) -> None:
+                async with client(env, timeout=1.0, nodes=(name,)) as row:
+                    await self._order(env, row)
+                    done[name] = trio.current_time() - healed
+                    await trio.sleep_forever()
+
+            self.world.start(f"probe-{name}", program)
+
+        for machine in self._living():
+            probe(machine.node_name)
+        with trio.move_on_after(SETTLE_SECONDS):
+            while len(done) < len(self._living()):
+                await trio.sleep(0.1)
+        for machine in self._living():
+            seconds = done.get(machine.node_name)
+            if seconds is None or seconds > HEAL_SECONDS:
+                took = "never" if seconds is None else f"after {seconds:.1f} s"
+                self.seen.problem(
+                    "slow-heal", f"{machine.node_name} ordered {took} when all was healed"
+                )
+        self.world.note("healed", *(f"{seconds:.6f}" for seconds in done.values()))
+
+    async def _order(self, env: Env, row: Client) -> None:
+        count = 0
+        while True:
+            count += 1
+            made = Produce(env.name, (PROBE, 0), [f"{env.name}.{count}"], trio.current_time())
+            made.size = 1000
+            self.seen.history.produces.append(made)
+            try:
+                receipt = await row.produce(PROBE, str(made.values[0]), partition=0)
+                made.outcome, made.first = OK, receipt.number or 0
+            except DuckrowError:
+                pass
+            finally:
+                made.ended = trio.current_time()
+            if made.outcome == OK:
+                return
+            await trio.sleep(0.05)
+
+    def _unanswered(self) -> int:
+        return sum(
+            1
+            for made in self.seen.history.produces
+            if made.ended == float("inf") and not made.may_wait and made.outcome == "info"
+        )
+
+    async def _restart(self) -> None:
+        """In order, or not, or all lose their power."""
+        how = self._rng.choice(("kill", "leave", "power"))
+        for machine in self._living():
+            if how == "power" and self.plan.level == "fsync":
+                machine.power()
+            elif how == "leave":
+                machine.stop()
+                machine.leave()
+            elif self.plan.level != "memory":
+                machine.kill(bridge=True, node=True)
+            else:
+                machine.kill(node=True)
+        if how == "leave":
+            with trio.move_on_after(SETTLE_SECONDS):
+                while any(m.bridge_host.alive or m.node_host.alive for m in self._living()):
+                    await trio.sleep(0.1)
+                    for machine in self._living():
+                        machine.stop()
+                        machine.leave()
+        for machine in self.machines.values():
+            machine.start()
+        await trio.sleep(0.5)
+
+    async def _take_contents(self, when: str) -> None:
+        """Of all nodes at one position; what falls due makes the row longer, now and then."""
+        machines = self._living()
+        deadline = trio.current_time() + SETTLE_SECONDS
+        while trio.current_time() < deadline:
+            await trio.sleep(0.2)
+            # Without a view that acts, what was ordered last is in journals only.
+            if not all(each.up for each in machines) or not any(each.active for each in machines):
+                continue
+            positions = {m.node.state.position for m in machines if m.node is not None}
+            if len(positions) > 1:
+                continue
+            found = {}
+            for machine in machines:
+                assert machine.node is not None
+                self.watch.compare(machine, machine.node)
+                found[machine.node_name + when] = await contents(machine.node, self.seen)
+            if {m.node.state.position for m in machines if m.node is not None} == positions:
+                self.seen.history.finals.update(found)
+                digests = {m.bridge.store.digest for m in machines if m.bridge is not None}
+                if len(digests) > 1:
+                    self.seen.problem("digests", f"of one row differ at {positions}")
+                if max(positions) < self.watch.position:
+                    text = f"it ends at {max(positions)}, and ended at {self.watch.position}"
+                    self.seen.problem("row-shorter", text)
+                return
+        states = {
+            m.node_name: (m.node.state.position if m.node else None, m.up, m.active)
+            for m in machines
+        }
+        self.seen.problem("unsettled", f"the nodes do not come to one position{when}: {states}")
+
+    def name_nodes(self) -> None:
+        """A machine that lost its power may show an older part of the row again, for a while."""
+        reboots = {each.node_name: each.reboots for each in self.machines.values()}
+        for number, pull in enumerate(self.seen.history.pulls):
+            match = re.match(r"n\d+", pull.node)
+            if match:
+                times = reboots[match[0]]
+                before = sum(time < pull.began for time in times)
+                if before != sum(time <= pull.ended for time in times):
+                    pull.node = f"{pull.node}, answer {number}"
+                elif before:
+                    pull.node += f", boot {before}"

@@ -1,0 +1,53 @@
+"""What is looked at inside a cluster while it runs: all nodes make one state of one row.
+
+Every item that any life of any node applies is the item that the first one applied at that position;
+and the states at a position have one hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from duckrow.node.capture import state_hash
+from duckrow.node.keeper import Keeper
+from duckrow.node.row import Item, View
+
+from .cluster_machine import Machine
+from .workload import Observed
+
+HASH_EVERY = 64  # items
+
+
+class ClusterWatch:
+    def __init__(self, seen: Observed) -> None:
+        self._seen = seen
+        self.position = 0  # of the last item that anybody has applied
+        self._items: dict[int, int] = {}  # crc of the item at each position
+        self._hashes: dict[int, bytes] = {}
+        self.on_moment: Callable[[Machine, str], None] = lambda _machine, _moment: None
+
+    def attach(self, machine: Machine, node: Keeper) -> None:
+        note = node.on_progress
+        self.compare(machine, node)
+
+        def applied(item: Item) -> None:
+            self.position = max(self.position, item.position)
+            known = self._items.setdefault(item.position, item.crc)
+            if known != item.crc:
+                self._seen.problem(
+                    "row-differs",
+                    f"{machine.node_name}: position {item.position} was {known:08x} and is "
+                    f"{item.crc:08x}",
+                )
+            if item.position % HASH_EVERY == 0:
+                self.compare(machine, node)
+            note(item)
+            is_mark = isinstance(item.content, View)
+            self.on_moment(machine, "mark-applied" if is_mark else "applied")
+
+        node.on_progress = applied
+
+    def compare(self, machine: Machine, node: Keeper) -> None:
+        value, position = state_hash(node.state), node.state.position
+        if self._hashes.setdefault(position, value) != value:
+            self._seen.problem("state-differs", f"{machine.node_name} at position {position}")
