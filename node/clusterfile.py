@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -290,7 +290,7 @@ def _objections(
     if timers.beat < 0.01:
         yield "timers.beat is less than 10ms, in which no machine answers for certain"
     listed = () if isinstance(cluster.links, str) else cluster.links
-    for pair in (*listed, *cluster.standby):
+    for pair in chain(listed, cluster.standby):
         for name in pair:
             if name not in members:
                 yield f"the link {list(pair)} names no member {name!r}{nearest(name, members)}"
