@@ -8,7 +8,7 @@ import random
 
 import attrs
 
-from duckrow.node.addresses import is_loopback
+from duckrow.node.addresses import Tcp
 from duckrow.node.clusterfile import BEAT_SECONDS, ClusterFile, Peer
 from duckrow.node.errors import Conflict
 from duckrow.node.forms import UUID_BYTES
@@ -25,15 +25,19 @@ LINEAGE_BITS = 63
 
 
 def options_of(
-    cluster: ClusterFile, own: Peer, store: StoreOptions, rng: random.Random, port: int = 0
+    cluster: ClusterFile,
+    own: Peer,
+    store: StoreOptions,
+    rng: random.Random,
+    listen: Tcp | None = None,
 ) -> BridgeOptions:
-    """`port`: where it listens, if that is not where the others find it.
+    """`listen`: if that is not where the others find it.
 
     Raises:
         Refused: others than processes of this machine could come in.
     """
-    near = all(is_loopback(peer.address) for peer in cluster.peers.values())
-    check_secret(cluster.secret, loopback=near)
+    listen = listen or own.address
+    check_secret(cluster.secret, [listen, *(peer.address for peer in cluster.peers.values())])
     founders = tuple((p.id, p.votes, not p.witness) for p in cluster.peers.values() if p.votes)
     charter = Charter(
         founders,
@@ -44,7 +48,7 @@ def options_of(
     )
     return BridgeOptions(
         id=own.id,
-        port=port or own.address.port,
+        port=listen.port,
         neighbours={
             peer.id: Neighbour(peer.id, peer.name, peer.address.port)
             for peer in cluster.neighbours(own.id)

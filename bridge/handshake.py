@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import enum
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import attrs
 
 from duckrow.node import cbor, frames
+from duckrow.node.addresses import Address, is_loopback
 from duckrow.node.errors import Conflict, Corrupt, DuckrowError, Refused, rebuilt
 from duckrow.node.forms import UUID_BYTES
 from duckrow.node.frames import Frame
@@ -198,13 +199,18 @@ class Handshake:
         return mac.digest()
 
 
-def check_secret(secret: bytes, *, loopback: bool) -> None:
-    """
+def check_secret(secret: bytes, addresses: Iterable[Address]) -> None:
+    """For bridges that listen there.
+
     Raises:
         Refused: others than processes of this machine could come in.
     """
-    if not secret and not loopback:
-        raise Refused("links to other machines need a secret in the cluster file")
+    far = next((each for each in addresses if not is_loopback(each)), None)
+    if far is not None and not secret:
+        raise Refused(
+            f"{far} can be reached from other machines, and the cluster has no secret: give "
+            f"it one under [cluster], of {SECRET_BYTES_MIN} bytes or more, the same on every machine"
+        )
     if secret and len(secret) < SECRET_BYTES_MIN:
         raise Refused(
             f"the secret of the cluster has {len(secret)} bytes, and needs {SECRET_BYTES_MIN}"

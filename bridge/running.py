@@ -30,8 +30,6 @@ from .process import Bridge
 
 log = logging.getLogger("duckrow.bridge")
 
-ORPHAN_SECONDS = 30.0
-
 
 @attrs.frozen(kw_only=True)
 class RunOptions:
@@ -62,7 +60,7 @@ async def run(
     listen = options.listen or own.address
     hosts = {peer.name: peer.address.host for peer in cluster.peers.values()}
     env = real_env(own.name, options.data, {**hosts, own.name: listen.host})
-    found = options_of(cluster, own, options.store, env.rng, listen.port)
+    found = options_of(cluster, own, options.store, env.rng, listen)
     try:
         env.disk.lock(BRIDGE_LOCK)
     except BlockingIOError as error:

@@ -94,6 +94,12 @@ class NodeSection:
         "",
         "The file that says who the other machines are, the same on each.  Empty: this one is alone.",
     )
+    orphan: float = setting(
+        DURATION,
+        30.0,
+        "How long a bridge whose node has died waits for the next one, before it leaves the others "
+        "in order, and ends.",
+    )
     drain: float = setting(
         DURATION, 10.0, "How long the requests under way may take when it is told to stop."
     )

@@ -68,7 +68,7 @@ class RealNet:
             assert port, "a Unix socket needs a number for its name"
             await self._serve_unix(handler, Path(address, str(port)), port, task_status)
         else:
-            listeners = await trio.open_tcp_listeners(port, host=address)
+            listeners = await _listen_tcp(Tcp(address, port))
             port = listeners[0].socket.getsockname()[1]
             await _serve(handler, listeners, port, task_status)
 
@@ -198,7 +198,7 @@ async def serve_at(
         with _listen_unix(path) as listener:
             await _serve(handler, [listener], address, task_status, nursery)
     else:
-        listeners = await trio.open_tcp_listeners(address.port, host=address.host, backlog=BACKLOG)
+        listeners = await _listen_tcp(address, BACKLOG)
         port = listeners[0].socket.getsockname()[1]
         await _serve(handler, listeners, address._replace(port=port), task_status, nursery)
 
@@ -243,6 +243,16 @@ async def _serve(
             )
         )
         task_status.started(where)
+
+
+async def _listen_tcp(address: Tcp, backlog: int | None = None) -> list[trio.SocketListener]:
+    try:
+        return await trio.open_tcp_listeners(address.port, host=address.host, backlog=backlog)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        text = f"{address} is in use: another process listens there"
+        raise OSError(errno.EADDRINUSE, text) from error
 
 
 @contextmanager

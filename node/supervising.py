@@ -37,33 +37,24 @@ class Supervisor:
         self.starts = 0
         self.is_proven = False  # it has served its node: what ends it now may pass
         self._command, self._lock = [*command], folder / BRIDGE_LOCK
-        self._stopping = False
+        self._stop = trio.Event()
         self._ended = trio.Event()
 
     async def run(self) -> None:
-        """Until `stop`.
+        """Until `stop`, also if it is cancelled: a bridge is never left alone by a node that lives.
 
         Raises:
             DiskFailed: the first bridge could not do its work at all; it said why in the log.
         """
-        delay = RETRY_SECONDS_MIN
         try:
-            while not self._stopping:
-                began = trio.current_time()
-                if (pid := holder(self._lock)) is not None:
-                    await self._adopt(pid)
-                else:
-                    await self._start()
-                if not self._stopping:
-                    steady = trio.current_time() - began >= STEADY_SECONDS
-                    delay = RETRY_SECONDS_MIN if steady else min(2 * delay, RETRY_SECONDS_MAX)
-                    await trio.sleep(delay)
+            with trio.CancelScope(shield=True):
+                await self._supervise()
         finally:
             self._ended.set()
 
     async def stop(self) -> None:
         """Ends the bridge in order, which tells the other machines."""
-        self._stopping = True
+        self._stop.set()
         self._signal(signal.SIGTERM)
         with trio.move_on_after(STOP_SECONDS):
             await self._ended.wait()
@@ -71,6 +62,20 @@ class Supervisor:
             log.warning("bridge_killed pid=%d", self.pid)
             self._signal(signal.SIGKILL)
             await self._ended.wait()
+
+    async def _supervise(self) -> None:
+        delay = RETRY_SECONDS_MIN
+        while not self._stop.is_set():
+            began = trio.current_time()
+            if (pid := holder(self._lock)) is not None:
+                await self._adopt(pid)
+            else:
+                await self._start()
+            if not self._stop.is_set():
+                steady = trio.current_time() - began >= STEADY_SECONDS
+                delay = RETRY_SECONDS_MIN if steady else min(2 * delay, RETRY_SECONDS_MAX)
+                with trio.move_on_after(delay):
+                    await self._stop.wait()
 
     async def _start(self) -> None:
         self.starts += 1
@@ -81,12 +86,12 @@ class Supervisor:
         self.pid = process.pid
         log.info("bridge_started pid=%d", process.pid)
         try:
-            if self._stopping:
+            if self._stop.is_set():
                 self._signal(signal.SIGTERM)
             code = await process.wait()
         finally:
             self.pid = 0
-        if self._stopping:
+        if self._stop.is_set():
             return
         log.warning("bridge_ended code=%d", code)
         if code > 0 and not self.is_proven:
@@ -98,12 +103,12 @@ class Supervisor:
             log.info("bridge_adopted pid=%d", pid)
         try:
             while holder(self._lock) == pid:
-                if self._stopping and pid:
+                if self._stop.is_set() and pid:
                     self._signal(signal.SIGTERM)
                 await trio.sleep(LOOK_SECONDS)
         finally:
             self.pid = 0
-        if pid and not self._stopping:
+        if pid and not self._stop.is_set():
             log.warning("bridge_lost pid=%d", pid)
 
     def _signal(self, number: signal.Signals) -> None:

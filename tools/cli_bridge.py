@@ -42,7 +42,7 @@ def run(args: Args, console: Console) -> int:
         own=own,
         store=config.store.options(),
         listen=read_peer_address(args.peers) if args.peers else None,
-        orphan_seconds=running.ORPHAN_SECONDS if args.supervised else 0,
+        orphan_seconds=config.node.orphan if args.supervised else 0,
     )
     said = config.log
     logs.start(said.level, said.format, console.err, console.environ, process="bridge")
@@ -67,7 +67,7 @@ COMMANDS: Final = (
             option(
                 "--supervised",
                 switch=True,
-                said="end in order after 30 s without a node; so does `duckrow node` start it",
+                said="end in order when it was without a node for node.orphan; `duckrow node` starts it so",
             ),
             *OPTIONS,
         ),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from duckrow.bridge.handshake import Door, Handshake, Hello, Kind, Role, check_secret, refusal
 from duckrow.node import cbor, frames
+from duckrow.node.addresses import Tcp
 from duckrow.node.errors import Conflict, Corrupt, DuckrowError, LimitExceeded, Refused
 from duckrow.node.frames import Frame, FrameReader
 
@@ -185,12 +186,13 @@ def test_a_second_store_of_one_id_is_refused_while_the_first_is_linked() -> None
 
 
 def test_without_a_secret_only_the_own_machine_is_reached() -> None:
-    check_secret(b"", loopback=True)
-    check_secret(SECRET, loopback=False)
-    with pytest.raises(Refused, match="need a secret"):
-        check_secret(b"", loopback=False)
+    near, far = Tcp("127.0.0.1", 1), Tcp("10.0.0.1", 1)
+    check_secret(b"", [near, near])
+    check_secret(SECRET, [near, far])
+    with pytest.raises(Refused, match=r"10\.0\.0\.1:1 can be reached .* no secret"):
+        check_secret(b"", [near, far])
     with pytest.raises(Refused, match="needs 16"):
-        check_secret(b"short", loopback=False)
+        check_secret(b"short", [near])
 
 
 @given(st.binary(max_size=200), st.booleans())

@@ -1,0 +1,246 @@
+"""Nodes of one cluster as processes with their bridges: started, killed, ended in order."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .daemonkit import PROGRAM, SECONDS
+from .machines import Machine, Machines, cluster_text, machines, until
+
+NAMES = ("m1", "m2", "m3")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    with machines(tmp_path_factory.mktemp("row"), *NAMES) as found:
+        for machine in found.values():
+            machine.start()
+        yield found
+
+
+@pytest.fixture
+def three(shared: Machines) -> Machines:
+    """All of them run, whatever a test before did."""
+    for machine in shared.values():
+        machine.ready()
+    until(lambda: len(shared["m1"].status()["members"]) == 3, shared["m1"].said)
+    return shared
+
+
+def values(machine: Machine, topic: str) -> list[bytes]:
+    with machine.client() as client:
+        return [entry.value for entry in client.pull(topic, limit=10_000)]
+
+
+def test_nodes_of_one_cluster_file_have_the_same_entries(three: Machines) -> None:
+    for name, machine in three.items():
+        with machine.client() as client:
+            client.produce_many("same", [f"{name}-{i}" for i in range(20)])
+    three.agree()
+
+    found = [values(machine, "same") for machine in three.values()]
+    assert found[0] == found[1] == found[2]
+    assert sorted(found[0]) == sorted(f"{n}-{i}".encode() for n in NAMES for i in range(20))
+
+
+def test_a_node_that_was_killed_comes_back_to_its_bridge_and_the_others_go_on(
+    three: Machines,
+) -> None:
+    killed, other = three["m1"], three["m2"]
+    bridge, view = killed.bridge, other.status()["view"]
+    killed.kill()
+    with other.client() as client:
+        client.produce_many("on", ["while", "it", "was", "away"])
+    killed.start().ready()
+
+    assert killed.bridge == bridge
+    assert f"bridge_adopted pid={bridge}" in killed.said()
+    assert three.agree()["view"] == view  # nobody had to agree on anything
+    assert values(killed, "on") == [b"while", b"it", b"was", b"away"]
+
+
+def test_a_bridge_that_was_killed_is_started_again_and_nothing_is_lost(three: Machines) -> None:
+    node = three["m1"]
+    before = node.pid
+    with node.client() as here, three["m2"].client() as there:
+        numbers = [here.produce("again", b"before").number]
+        killed = node.kill_bridge()
+        numbers.append(there.produce("again", b"elsewhere").number)
+        numbers.append(here.produce("again", b"after").number)  # waits for the new one
+
+    assert numbers == [1, 2, 3]
+    assert node.pid == before
+    assert node.bridge not in (0, killed)
+    three.agree()
+    assert values(node, "again") == [b"before", b"elsewhere", b"after"]
+
+
+def test_a_bridge_that_was_adopted_is_looked_after_like_a_child(three: Machines) -> None:
+    node = three["m3"]
+    node.kill()
+    node.start().ready()
+    killed = node.kill_bridge()
+    until(lambda: node.bridge not in (0, killed), node.said)
+    with node.client() as client:
+        client.produce("adopted", b"one")
+
+
+def test_told_to_stop_a_node_ends_its_bridge_in_order_and_the_others_know_at_once(
+    three: Machines,
+) -> None:
+    node, other = three["m3"], three["m1"]
+    assert node.stop() == 0
+    assert node.bridge == 0
+    assert "bridge: bridge_stopping" in node.said().splitlines()[-1]
+    with other.client() as client:
+        client.produce("left", b"one")
+        assert {member["id"] for member in client.status()["members"]} == {1, 2}
+    node.start().ready()
+    three.agree()
+    assert values(node, "left") == [b"one"]
+
+
+def test_a_bridge_without_a_node_leaves_the_others_and_ends(tmp_path: Path) -> None:
+    with machines(tmp_path, *NAMES, DUCKROW__NODE__ORPHAN="500ms") as found:
+        for machine in found.values():
+            machine.start()
+        for machine in found.values():
+            machine.ready()
+        orphan, other = found["m2"], found["m1"]
+        orphan.kill()
+        until(lambda: not orphan.bridge, orphan.said)
+        assert "no_node" in orphan.said()
+        with other.client() as client:
+            client.produce("t", b"one")
+            until(lambda: len(client.status()["members"]) == 2, other.said)
+        orphan.start().ready()
+        found.agree()
+        assert values(orphan, "t") == [b"one"]
+
+
+def test_a_node_that_was_alone_gets_peers_and_they_get_its_row(tmp_path: Path) -> None:
+    with machines(tmp_path, "m1", "m2") as found:
+        first, second = found.values()
+        file = first.file.read_text()
+        first.start("--set", "store.durability=write", alone=True).ready()
+        with first.client() as client:
+            client.produce_many("t", ["one", "two"])
+        assert first.stop() == 0
+
+        # The file of a cluster of one first, since others join by command.
+        first.file.write_text(file.replace("id = 2\n", "id = 2\nvotes = 0\n"))
+        first.start().ready()
+        assert values(first, "t") == [b"one", b"two"]
+        second.start().ready()
+        with first.client() as client:
+            client.produce("t", b"three")
+            until(lambda: second.status()["position"] > 2, second.said)
+            client.members("add", node="m2", weight=1, witness=False, seconds=10.0)
+            client.produce("t", b"four")
+        with second.client() as client:
+            client.produce("t", b"five")
+        found.agree()
+        for machine in found.values():
+            assert values(machine, "t") == [b"one", b"two", b"three", b"four", b"five"]
+
+
+# -- what cannot be ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Machine]:
+    with machines(tmp_path, "m1", "m2") as found:
+        yield found["m1"]
+
+
+def refused(machine: Machine, *words: str) -> str:
+    """What it said; it ended by itself, and had started no bridge, or one."""
+    machine.log.unlink(missing_ok=True)
+    machine.start(*words)
+    assert machine.wait() == 1, machine.said()
+    assert machine.said().count("bridge_started") <= 1
+    assert "Traceback" not in machine.said()
+    assert machine.bridge == 0
+    return machine.said()
+
+
+def test_a_cluster_file_that_is_wrong_is_told(one: Machine) -> None:
+    one.file.write_text(one.file.read_text() + "[members.m3]\nid = 1\n")
+    said = refused(one)
+    assert "members.m3 has no address" in said
+    assert "members.m1 and members.m3 have the same id, 1" in said
+
+
+def test_a_name_that_is_not_in_the_cluster_file_is_told(one: Machine) -> None:
+    one.name = "m4"
+    assert "no member 'm4': there are m1, m2" in refused(one)
+
+
+def test_a_cluster_file_that_is_not_there_is_told(one: Machine) -> None:
+    one.file.unlink()
+    one.start()
+    assert one.wait() == 3
+    assert f"there is no cluster file {one.file}" in one.said()
+
+
+def test_a_port_that_somebody_has_is_told(one: Machine) -> None:
+    port = int(re.findall(r"127\.0\.0\.1:(\d+)", one.file.read_text())[0])
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        said = refused(one)
+    assert f"tcp://127.0.0.1:{port} is in use: another process listens there" in said
+    assert "the bridge ended with exit code 1; it says why above" in said
+
+
+def test_addresses_that_others_reach_need_a_secret(one: Machine) -> None:
+    near = one.file.read_text()
+    one.file.write_text(near.replace("127.0.0.1", "10.11.12.13", 1))
+    assert "10.11.12.13" in (said := refused(one))
+    assert "the cluster has no secret: give it one under [cluster]" in said
+    one.file.write_text(near)
+    assert "tcp://0.0.0.0:3826 can be reached" in refused(one, "--peers", "0.0.0.0:3826")
+
+
+def test_the_row_of_another_member_is_left_alone(one: Machine, tmp_path: Path) -> None:
+    one.start(alone=True).ready()
+    assert one.stop() == 0
+    one.file.write_text(cluster_text({"m1": 1, "m2": 2}, first=7))
+    said = refused(one)
+    assert "the row here is that of member 1, and the cluster file gives m1 the id 7" in said
+
+
+def test_a_folder_has_one_node_and_one_bridge(one: Machine, tmp_path: Path) -> None:
+    one.start().ready()
+    second = Machine(tmp_path / "second", one.name, one.file)
+    second.data = one.data
+    second.start()
+    assert second.wait() == 1
+    assert f"is held by process {one.pid}" in second.said()
+    bridge = subprocess.run(
+        [*PROGRAM, "bridge", "run", "--cluster", one.file, "--name", "m1", "--data", one.data],
+        env={"PYTHONPATH": "src"},
+        stderr=subprocess.PIPE,
+        timeout=SECONDS,
+        text=True,
+        check=False,
+    )
+    assert bridge.returncode == 1
+    assert f"is held by process {one.bridge}" in bridge.stderr
+    assert one.status()["ready"]
+
+
+def test_told_to_stop_while_it_waits_for_its_bridge_a_node_stops(one: Machine) -> None:
+    one.start()
+    until(lambda: one.bridge != 0, one.said)
+    one.signal(signal.SIGTERM)
+    one.wait()
+    until(lambda: one.bridge == 0, one.said)
+    assert "Traceback" not in one.said()
