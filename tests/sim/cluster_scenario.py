@@ -152,7 +152,7 @@ class _Run:
         for hand in self.hands:
             hand.calm()
         await self._probe()
-        began = max(trio.current_time(), self.world.net.noticed_at) + 1.0
+        began = max(trio.current_time(), self.world.net.settled_at) + 1.0
         seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
         seen.history.calm.append((began, trio.current_time()))

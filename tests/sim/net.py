@@ -65,10 +65,15 @@ class Net:
         self.rng = world.rng("net")
         self.window = WINDOW  # of connections to come
         self.split = 0.02  # probability that a send goes in smaller segments
-        self.noticed_at = 0.0  # by then all who dialled have noticed who is dead
+        self._noticed_at = 0.0  # by then all who dialled have noticed who is dead
         self.counts = {"segments": 0, "stalls": 0, "resets": 0, "dials": 0}
         self._links: dict[tuple[str, str], Link] = {}
         self._streams: dict[SimStream, None] = {}
+
+    @property
+    def settled_at(self) -> float:
+        """By then what was sent has arrived, and all who dialled have noticed who is dead."""
+        return max(self._noticed_at, *(s.last_arrival for s in self._streams), 0.0)
 
     def link(self, source: str, target: str) -> Link:
         link = self._links.get((source, target))
@@ -150,8 +155,8 @@ class Net:
                 if not silent:
                     self.send(stream, "reset", b"")
                 elif stream.peer.dialled:
-                    self.noticed_at = self.world.clock.now + NOTICE_SECONDS
-                    self.world.clock.call_at(self.noticed_at, self._notice, stream.peer)
+                    self._noticed_at = self.world.clock.now + NOTICE_SECONDS
+                    self.world.clock.call_at(self._noticed_at, self._notice, stream.peer)
                 stream.broken = True
 
     def host_started(self, host: Host) -> None:

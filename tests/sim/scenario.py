@@ -225,7 +225,7 @@ class _Run:
         await trio.sleep(0.5)
         await self._squeeze()
         fate.calm()
-        began = max(trio.current_time(), self.world.net.noticed_at) + 1.0
+        began = max(trio.current_time(), self.world.net.settled_at) + 1.0
         self.seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
         self._take_calm(began)
@@ -306,12 +306,19 @@ class _Run:
 
         A batch that is staged, or waits, keeps the row from it on.  And where a segment is a block
         or two, its index files take as much of the disk as it does, and more than the reserve.
+        A snapshot that is larger than the reserve does not fit either (decision 0009).
         """
         node = self.node
         if node is None:
             return False
         state, options = node.state, node.row.store.options
-        return bool(state.stages or state.waiting) or options.segment_bytes < 4 * BLOCK
+        media = self.world.hosts[NODE].media
+        snapshots = [path for path in media.paths() if path.startswith("state/")]
+        return (
+            bool(state.stages or state.waiting)
+            or options.segment_bytes < 4 * BLOCK
+            or any(media.pages(path).cache.size > options.hard_reserve_bytes for path in snapshots)
+        )
 
     def _disk_state(self) -> str:
         node = self.node

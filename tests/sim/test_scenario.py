@@ -29,6 +29,8 @@ FAILED_ONCE = {
     "a_sector_that_no_start_can_read": 60025,
     "a_topic_of_two_partitions_that_goes_with_the_power": 70137,
     "a_start_that_takes_longer_than_the_look": 81489,
+    "a_way_through_a_lossy_net_longer_than_the_calm": 85009,
+    "a_row_that_the_disk_gives_at_one_start_and_not_at_another": 85346,
     "a_commit_that_a_full_disk_refuses_when_it_is_sent_again": 60048,
 }
 
@@ -42,6 +44,8 @@ def test_a_seed_shows_no_anomaly(seed: int) -> None:
 
 LONG_ONES = {
     "an_end_with_the_index_of_ten_thousand_segments": 81101,
+    "a_snapshot_larger_than_the_reserve_of_a_full_disk": 85252,
+    "a_state_with_many_lanes_on_a_full_disk": 85274,
 }
 
 

@@ -64,14 +64,17 @@ class Watch:
         seen.fresh, seen.ambiguous = None, False
 
     def _note_end(self, node: Keeper) -> None:
-        """Damage may end the row: from then on it takes nothing, and never goes on."""
+        """Damage may end the row: from then on it takes nothing, and never goes on.
+
+        Unless it was no damage: the disk did not give at one start what it gave at the next.
+        """
         broken, seen = node.row.broken, self._seen
         if broken is not None and seen.history.broken == inf:
             seen.history.broken = trio.current_time()
             self._world.note("broken")
             if not seen.wild:
                 seen.problems.append(f"broken: {broken}, and nothing that it needs was damaged")
-        elif broken is None and seen.history.broken < inf:
+        elif broken is None and seen.history.broken < inf and "read-error" not in seen.plan.faults:
             seen.problems.append("broken: the row had ended, and goes on")
 
     def _look_at_queues(self, node: Keeper) -> None:
