@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -105,6 +106,20 @@ def test_told_to_stop_a_node_ends_its_bridge_in_order_and_the_others_know_at_onc
     node.start().ready()
     three.agree()
     assert values(node, "left") == [b"one"]
+
+
+def test_a_machine_that_lost_its_disk_copies_the_row_and_votes_again(three: Machines) -> None:
+    lost = three["m2"]
+    with three["m1"].client() as client:
+        client.produce("disk", b"one")
+        lost.stop()
+        shutil.rmtree(lost.data)
+        client.produce("disk", b"two")
+        lost.start().ready()
+        until(lambda: len(lost.status()["members"]) == 3, lost.said)
+        client.produce("disk", b"three")
+    three.agree()
+    assert values(lost, "disk") == [b"one", b"two", b"three"]
 
 
 def test_a_bridge_without_a_node_leaves_the_others_and_ends(tmp_path: Path) -> None:
