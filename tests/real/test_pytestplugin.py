@@ -29,13 +29,13 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_tests_of_the_page_pass_each_with_a_node_of_its_own(tmp_path: Path) -> None:
+def test_the_tests_of_the_page_pass_each_with_nodes_of_its_own(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     (tmp_path / "test_page.py").write_text("\n".join(blocks))
     done = run(tmp_path)
 
     assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_the_fixture_says_what_it_is(tmp_path: Path) -> None:
@@ -43,6 +43,7 @@ def test_the_fixture_says_what_it_is(tmp_path: Path) -> None:
 
     assert "duckrow_node" in done.stdout
     assert "A node of the test's own" in done.stdout
+    assert "duckrow_cluster" in done.stdout
 
 
 def test_pytest_is_told_where_the_plugin_is() -> None:

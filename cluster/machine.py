@@ -1,0 +1,143 @@
+"""One machine of a local cluster: its folder, and the two processes that may run for it.
+
+Which processes these are is read from their lock files whenever it is asked, since they come and go
+by themselves: a node starts its bridge again.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+from pathlib import Path
+from typing import Final, Self
+
+import attrs
+
+from duckrow.node.daemon import NODE_LOCK
+from duckrow.node.errors import Conflict, Timeout
+from duckrow.node.supervising import BRIDGE_LOCK, holder
+
+NODE, BRIDGE = "node", "bridge"
+LOCKS: Final = {NODE: NODE_LOCK, BRIDGE: BRIDGE_LOCK}
+LOG_LINES: Final = 12  # of its end, where something is wrong
+
+
+@attrs.frozen
+class Machine:
+    id: int
+    name: str
+    url: str
+    home: Path
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.home / "log"
+
+    @property
+    def cluster_file(self) -> Path:
+        return self.home / "cluster.toml"
+
+    def pid(self, process: str) -> int:
+        """Of its node or its bridge; 0: there is none."""
+        return holder(self.data / LOCKS[process]) or 0
+
+    def pids(self) -> dict[str, int]:
+        """The node first: it would start its bridge again."""
+        return {each: pid for each in LOCKS if (pid := self.pid(each))}
+
+    @property
+    def is_paused(self) -> bool:
+        return any(_state(pid) == "T" for pid in self.pids().values())
+
+    def signal(self, number: signal.Signals, *processes: str) -> None:
+        """To those that run."""
+        for process in processes or LOCKS:
+            pid = self.pid(process)
+            if pid:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass  # it has just ended
+
+    def kill(self, *processes: str, seconds: float) -> None:
+        """SIGKILL; they are gone when this returns.
+
+        Raises:
+            Timeout: the kernel did not end them.
+        """
+        for process in processes or LOCKS:
+            while pid := self.pid(process):
+                with _watched(pid) as watched:
+                    self.signal(signal.SIGKILL, process)
+                    watched.wait(seconds, f"{process} {self.name}")
+
+    def stop(self, *, seconds: float) -> None:
+        """In order, by the node, which ends its bridge; one that is alone ends by itself.
+
+        Raises:
+            Timeout: it takes longer.
+        """
+        for process in LOCKS:
+            pid = self.pid(process)
+            if pid:
+                with _watched(pid) as watched:
+                    self.signal(signal.SIGCONT, process)
+                    self.signal(signal.SIGTERM, process)
+                    watched.wait(seconds, f"{process} {self.name}")
+
+    def wipe(self) -> None:
+        """Its disk is gone.
+
+        Raises:
+            Conflict: it runs.
+        """
+        if self.pids():
+            raise Conflict(f"{self.name} runs: stop or kill it before its disk is taken away")
+        shutil.rmtree(self.data, ignore_errors=True)
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        try:
+            lines = self.log.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return "it has written no log"
+        return "\n".join(lines[-LOG_LINES:])
+
+
+class _watched:  # noqa: N801 - used as a verb
+    """A process, told from any later one with its number."""
+
+    def __init__(self, pid: int) -> None:
+        try:
+            self._fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def wait(self, seconds: float, what: str) -> None:
+        """Until it has ended.
+
+        Raises:
+            Timeout.
+        """
+        if self._fd >= 0 and not select.select([self._fd], [], [], seconds)[0]:
+            raise Timeout(f"{what} did not end within {seconds:g} s")
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""

@@ -1,0 +1,204 @@
+"""Wires: a relay for every link of a local cluster, which delays what goes over it, or cuts it.
+
+    bridge m1 ──► wire 1-2 ──► bridge m2      each piece waits until it is due, none is overtaken
+              ◄──          ◄──
+
+Nothing that a wire has taken is lost: TCP promises its users as much.  A cut one carries nothing more
+and keeps what it has, as a network does whose cable is out; who dials through it waits.  So a heal
+goes on where the cut began, if both ends still have that connection.
+
+One process for all wires of a cluster, with `select`, whose timeouts are exact to some microseconds:
+those of epoll are milliseconds, and five wires in a row would add up to several.  It is told what to do
+over a Unix socket, a line of JSON each: {"cut": [1, 2], "one_way": true} or {"heal": [1, 2]}, whose
+pair is empty for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import select
+import socket
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, Final
+
+HOST: Final = "127.0.0.1"
+PIECE_BYTES: Final = 256 * 1024
+WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of one direction; then it is not read from
+ASK_SECONDS: Final = 5.0
+
+Way = tuple[int, int]  # from one machine to another
+
+
+class Lane:
+    """One direction of one connection."""
+
+    def __init__(self, way: Way, source: socket.socket, target: socket.socket) -> None:
+        self.way, self.source, self.target = way, source, target
+        self.waiting: deque[tuple[float, memoryview]] = deque()  # when it is due, what
+        self.bytes = 0
+        self.free_at = 0.0  # when the last piece has passed a link of limited rate
+        self.ended = False  # the source says no more
+        self.blocked = False  # the target takes no more
+
+    def take(self, now: float, wires: Wires) -> None:
+        """
+        Raises:
+            OSError: the connection is gone.
+        """
+        piece = self.source.recv(PIECE_BYTES)
+        if not piece:
+            self.ended = True
+        passes = len(piece) / wires.rate if wires.rate else 0.0
+        self.free_at = max(self.free_at, now) + passes
+        due = self.free_at + wires.delay + (wires.jitter and random.uniform(0, wires.jitter))
+        if self.waiting:
+            due = max(due, self.waiting[-1][0])
+        self.waiting.append((due, memoryview(piece)))
+        self.bytes += len(piece)
+
+    def give(self, now: float) -> None:
+        """What is due, as far as the target takes it.
+
+        Raises:
+            OSError: the connection is gone.
+        """
+        self.blocked = False
+        while self.waiting and self.waiting[0][0] <= now:
+            due, piece = self.waiting[0]
+            if not piece:
+                self.target.shutdown(socket.SHUT_WR)
+                self.waiting.popleft()
+                return
+            try:
+                count = self.target.send(piece)
+            except BlockingIOError:
+                self.blocked = True
+                return
+            self.bytes -= count
+            if count == len(piece):
+                self.waiting.popleft()
+            else:
+                self.waiting[0] = due, piece[count:]
+
+
+class Wires:
+    def __init__(self, delay: float, jitter: float, rate: float) -> None:
+        self.delay, self.jitter, self.rate = delay, jitter, rate
+        self._listeners: dict[socket.socket, tuple[Way, int]] = {}  # and the port behind it
+        self._lanes: dict[socket.socket, Lane] = {}  # by source
+        self._cut: set[Way] = set()
+
+    def listen(self, way: Way, port: int, target: int) -> None:
+        listener = socket.create_server((HOST, port))
+        listener.setblocking(False)
+        self._listeners[listener] = way, target
+
+    def run(self, control: socket.socket) -> None:
+        while True:
+            now = time.monotonic()
+            due = now + 60.0
+            writers: list[socket.socket] = []
+            for lane in [*self._lanes.values()]:
+                if lane.way in self._cut or lane.source not in self._lanes:
+                    continue
+                self._guarded(lane, lane.give, now)
+                if lane.blocked:
+                    writers.append(lane.target)
+                elif lane.waiting:
+                    due = min(due, lane.waiting[0][0])
+            readers = [control, *self._open_doors(), *self._readable()]
+            ready, _, _ = select.select(readers, writers, [], max(0.0, due - time.monotonic()))
+            now = time.monotonic()
+            for each in ready:
+                if each is control:
+                    self._serve(control.accept()[0])
+                elif each in self._listeners:
+                    self._accept(each)
+                elif each in self._lanes:
+                    lane = self._lanes[each]
+                    self._guarded(lane, lane.take, now, self)
+
+    def _open_doors(self) -> list[socket.socket]:
+        return [
+            listener
+            for listener, (way, _) in self._listeners.items()
+            if not {way, way[::-1]} & self._cut
+        ]
+
+    def _readable(self) -> list[socket.socket]:
+        return [
+            source
+            for source, lane in self._lanes.items()
+            if not lane.ended and lane.bytes < WAITING_BYTES_MAX and lane.way not in self._cut
+        ]
+
+    def _accept(self, listener: socket.socket) -> None:
+        way, port = self._listeners[listener]
+        try:
+            source, _ = listener.accept()
+        except BlockingIOError:
+            return  # whoever it was has gone
+        try:
+            target = socket.create_connection((HOST, port), ASK_SECONDS)
+        except OSError:
+            source.close()
+            return
+        for sock in (source, target):
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lanes[source] = Lane(way, source, target)
+        self._lanes[target] = Lane(way[::-1], target, source)
+
+    def _guarded(self, lane: Lane, act: Any, *args: Any) -> None:
+        """One end that is gone takes the other with it; so do both that have said all."""
+        try:
+            act(*args)
+            other = self._lanes[lane.target]
+            over = all(each.ended and not each.waiting for each in (lane, other))
+        except OSError:
+            over = True
+        if over:
+            for sock in (lane.source, lane.target):
+                del self._lanes[sock]
+                sock.close()
+
+    def _serve(self, caller: socket.socket) -> None:
+        caller.settimeout(ASK_SECONDS)
+        with caller, caller.makefile("rb") as lines:
+            try:
+                asked = json.loads(lines.readline())
+                self._obey(asked)
+                caller.sendall(b"{}\n")
+            except (OSError, ValueError, KeyError) as error:
+                print(f"wires: not understood: {error}", flush=True)
+
+    def _obey(self, asked: dict[str, Any]) -> None:
+        one, other = asked.get("cut") or (0, 0)
+        if "cut" in asked:
+            self._cut |= {(one, other)} if asked.get("one_way") else {(one, other), (other, one)}
+        elif not asked["heal"]:
+            self._cut.clear()
+        else:
+            one, other = asked["heal"]
+            self._cut -= {(one, other), (other, one)}
+
+
+def main(path: str, plan: dict[str, Any]) -> None:
+    """Until it is killed.  `plan`: delay, jitter, rate, and links as [from, to, port, target]."""
+    Path(path).unlink(missing_ok=True)
+    wires = Wires(plan["delay"], plan["jitter"], plan["rate"])
+    for one, other, port, target in plan["links"]:
+        wires.listen((one, other), port, target)
+    with socket.socket(socket.AF_UNIX) as control:
+        control.bind(path)
+        control.listen()
+        print("ready", flush=True)
+        wires.run(control)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

@@ -1,0 +1,167 @@
+"""Local clusters as processes: that they can be hurt as they say, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duckrow.cluster import wire
+from duckrow.cluster.guard import children_of
+from duckrow.cluster.local import LocalCluster, environment, free_ports
+from duckrow.cluster.machine import BRIDGE, NODE
+from duckrow.cluster.plan import HOST, Plan
+from duckrow.node.errors import Conflict, NotFound, Refused
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+from duckrow.cluster.local import LocalCluster
+from duckrow.cluster.plan import Plan
+with LocalCluster.launch(Plan(nodes=2, durability="memory"), Path(sys.argv[1])) as cluster:
+    print(*(pid for each in cluster.machines for pid in each.pids().values()), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_all_ends_with_the_launcher_even_if_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, str(tmp_path)],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as launcher:
+        assert launcher.stdout is not None
+        pids = [int(word) for word in launcher.stdout.readline().split()]
+        watched = [os.pidfd_open(pid) for pid in [*pids, *children_of(launcher.pid)]]
+        # An orphan: its node cannot end it any more.
+        os.kill(pids[0], signal.SIGKILL)
+        launcher.kill()
+
+        assert len(watched) == 2 * 2 + 1
+        for fd in watched:
+            assert select.select([fd], [], [], 30)[0], "a process lives on"
+            os.close(fd)
+
+
+def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Path) -> None:
+    home = tmp_path / ("so long that no socket could have its path " * 3)
+    plan = Plan(nodes=2, durability="memory")
+    LocalCluster.launch(plan, home, leash=False)
+    found = LocalCluster.at(home)
+    try:
+        with pytest.raises(Conflict, match="there is a cluster in"):
+            LocalCluster.launch(plan, home)
+        with pytest.raises(Conflict, match="m1 runs"):
+            found.start("m1")
+        with pytest.raises(Conflict, match="m2 runs: stop or kill it"):
+            found.wipe("m2")
+        with pytest.raises(Refused, match="no wires"):
+            found.cut(0, 1)
+        with pytest.raises(Refused, match="there are m1 to m2, 0 to 1"):
+            found.kill("m3")
+        assert found.client(0).produce("rides", b"one").number == 1
+        found.pause("m2")
+        assert found.machine(1).is_paused
+        found.resume("m2")
+        found.kill("m2", NODE)
+        bridge = found.machine(1).pid(BRIDGE)
+        assert not found.machine(1).pid(NODE)
+        found.start("m2")
+        assert found.machine(1).pid(BRIDGE) == bridge, "its node adopts it"
+        assert [e.value for e in found.client("m2").pull("rides", wait=10)] == [b"one"]
+    finally:
+        found.down()
+    assert not any(machine.pids() for machine in found.machines)
+    with pytest.raises(NotFound):
+        LocalCluster.at(home)
+
+
+@pytest.fixture
+def delayed(tmp_path: Path) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection over a wire of 20 ms."""
+    at, behind = free_ports(2)
+    told = f'{{"delay": 0.02, "jitter": 0, "rate": 0, "links": [[1, 2, {at}, {behind}]]}}'
+    path = tmp_path / "w.sock"
+    with (
+        socket.create_server((HOST, behind)) as server,
+        subprocess.Popen(
+            [sys.executable, "-m", "duckrow.cluster.wire", "w.sock", told],
+            env=environment(),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        process.stdout.readline()
+        with socket.create_connection((HOST, at)) as one:
+            other = server.accept()[0]
+            with other:
+                yield one, other
+        assert path.exists()
+        process.kill()
+
+
+def test_what_goes_over_a_wire_is_late_and_whole(
+    delayed: tuple[socket.socket, socket.socket],
+) -> None:
+    one, other = delayed
+    sent = os.urandom(3_000_000)
+    began = time.monotonic()
+    other.sendall(b"!")
+    assert one.recv(1) == b"!"
+    assert time.monotonic() - began >= 0.02
+    parts: list[bytes] = []
+    for start in range(0, len(sent), 300_000):
+        one.sendall(sent[start : start + 300_000])
+    one.shutdown(socket.SHUT_WR)
+    while part := other.recv(1 << 20):
+        parts.append(part)
+
+    assert b"".join(parts) == sent
+
+
+def test_a_cut_wire_keeps_what_it_has_and_gives_it_when_healed(
+    delayed: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    one, other = delayed
+
+    def tell(line: bytes) -> None:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(tmp_path / "w.sock"))
+            sock.sendall(line + b"\n")
+            assert sock.recv(9) == b"{}\n"
+
+    tell(b'{"cut": [1, 2], "one_way": true}')
+    one.sendall(b"there")
+    other.sendall(b"back")
+    assert one.recv(4) == b"back", "one way only"
+    assert not select.select([other], [], [], 0)[0]
+    tell(b'{"heal": []}')
+
+    assert other.recv(5) == b"there"
+
+
+def test_pieces_that_are_due_together_keep_their_order() -> None:
+    near, far = socket.socketpair()
+    source, drain = socket.socketpair()
+    with near, far, source, drain:
+        lane = wire.Lane((1, 2), far, source)
+        slow, quick = wire.Wires(5.0, 0.0, 0.0), wire.Wires(0.0, 0.0, 0.0)
+        near.send(b"a")
+        lane.take(0.0, slow)
+        near.send(b"b")
+        lane.take(1.0, quick)
+        lane.give(4.9)
+        assert lane.bytes == 2
+        lane.give(5.0)
+
+        assert (lane.bytes, drain.recv(9)) == (0, b"ab")
