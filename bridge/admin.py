@@ -2,8 +2,10 @@
 
     members    who votes and who acts, beside what the cluster file lists, as this bridge sees it
     change     a wish for the next view, said again until a view has it or something is against it
+    force      this machine goes on alone, since nobody can decide any more (forcing.py)
 
-Any bridge may be asked.  The view rules; the file gives the names.
+Any bridge may be asked, and for `force` that of the machine which goes on.  The view rules; the file
+gives the names.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Admin:
         seconds = asked.get("seconds", 10.0)
         if type(seconds) not in (int, float) or not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise Corrupt(f"{seconds!r} is no time to wait")
-        if what != "members":
+        if what == "force-view":
+            await self._force(self._id(asked.get("node")), asked.get("view"), seconds)
+        elif what != "members":
             if not self._bridge.member.standing.newest.id:
                 raise NoQuorum("this machine is in no cluster yet")
             await self._change(self._wanted(str(what), asked), seconds)
@@ -57,14 +61,33 @@ class Admin:
         return {
             "view": view.id,
             "active": standing.active,
+            "exact": standing.exact,
+            "waits": self._waits(),
             "installed": standing.installed,
             "position": standing.position,
+            "furthest": max(standing.position, self._bridge.member.neighbours.furthest),
             "cluster": view.cluster.hex(),
             "lineage": view.lineage,
             "durability": view.durability,
             "min_copies": view.min_copies,
             "nodes": [self._node(id_) for id_ in sorted(ids)],
         }
+
+    def _waits(self) -> str:
+        """Why nothing is ordered with this machine, as far as who is there tells; empty: it is."""
+        standing = self._bridge.member.standing
+        view = standing.newest
+        if standing.active or not view.id:
+            return "" if view.id else "this machine is in no cluster yet"
+        away = [self._name(v[0]) for v in view.voters if v[0] not in self._alive()]
+        there = [voter for voter in view.voters if voter[0] in self._alive()]
+        missing = f": {', '.join(away)} {'is' if len(away) == 1 else 'are'} missing"
+        there_weight, all_ = sum(v[1] for v in there), sum(v[1] for v in view.voters)
+        if 2 * there_weight <= all_:
+            return f"of a weight of {all_} voters with {there_weight} seem to run{missing}"
+        if sum(voter[3] for voter in there) < view.min_copies:
+            return f"{view.min_copies} copies are the least that may be{missing}"
+        return ""
 
     def _node(self, id_: int) -> dict[str, Any]:
         view = self._bridge.member.standing.newest
@@ -163,10 +186,35 @@ class Admin:
                 await trio.sleep(AGAIN_SECONDS)
         raise self._late(wanted)
 
+    async def _force(self, id_: int, view: object, seconds: float) -> None:
+        bridge, standing = self._bridge, self._bridge.member.standing
+        if id_ != standing.id:
+            raise Refused(
+                f"this is {self._name(standing.id)}: ask {self._name(id_)}, if that shall go on"
+            )
+        if not standing.newest.id or not standing.keeps_row:
+            raise Refused("this machine has no row to go on with")
+        if standing.active:
+            raise Refused(
+                f"this machine acts in view {standing.newest.id}: nothing has to be forced; `member "
+                "retire` takes the vote of a machine that is gone"
+            )
+        if view != standing.newest.id:
+            raise Refused(
+                f"the newest view here is {standing.newest.id}, and not {view!r}: look again"
+            )
+        bridge.force()
+        with trio.move_on_after(seconds):
+            while not standing.active:
+                await trio.sleep(AGAIN_SECONDS)
+            return
+        raise Timeout("the forced view is not durable yet; ask for it with `member ls`")
+
     def _alive(self) -> set[int]:
+        """Voters that seem to run.  Where nobody acts nobody has to give signs of it."""
         member = self._bridge.member
         view, now = member.standing.newest, trio.current_time()
-        suspects = member.suspicion.suspects(view, now)
+        suspects = member.suspicion.suspects(view, now) if member.standing.active else set()
         return {v[0] for v in view.voters if v[0] in self._reached() and v[0] not in suspects}
 
     def _late(self, wanted: Change) -> Timeout:

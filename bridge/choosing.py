@@ -85,8 +85,8 @@ def _choose(
     votes = sum(v.weight for v in voters.values() if v.id in reports and not v.data)
     if 2 * (copies + votes) <= sum(voter.weight for voter in voters.values()):
         return None  # V5
-    if wanted is not view and len(members) < wanted.min_copies:
-        return None  # nobody would act in it (V10)
+    if len(members) < wanted.min_copies:
+        return None  # nobody would act in it (V10), and one like it would follow, for ever
     journals = [reports[id_].journaled or {} for id_ in cont]
     return attrs.evolve(
         wanted,

@@ -15,13 +15,11 @@ from duckrow.node.forms import UUID_BYTES
 from duckrow.node.row import View
 from duckrow.node.storeoptions import StoreOptions
 
-from .founding import Charter, Listed
+from .founding import LINEAGE_BITS, Charter, Listed
 from .handshake import check_secret
 from .links import Neighbour
 from .process import BridgeOptions
 from .timing import Timing
-
-LINEAGE_BITS = 63
 
 
 def options_of(

@@ -8,13 +8,15 @@ whoever got another first view is refused by its cluster id, loudly.  Who is not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import attrs
 
 from duckrow.node.row import Member, View
 
 from .messages import Join
+
+LINEAGE_BITS: Final = 63
 
 
 @attrs.frozen

@@ -183,6 +183,12 @@ class Member:
         self.standing.now = now
         self.neighbours.flood(change)
 
+    def force(self, cluster: bytes, lineage: int, now: float) -> None:
+        """An operator has this machine go on alone, as another cluster (forcing.py)."""
+        assert self.standing.newest.id and self.standing.keeps_row and not self.standing.active
+        self.standing.now = now
+        self.views.force(cluster, lineage)
+
     def leave(self, now: float) -> None:
         """This process is about to end; the others need not wait to find out (S3)."""
         self.standing.now = now
@@ -211,7 +217,8 @@ class Member:
         assert self.takes_image(position)
         standing = self.standing
         standing.now, standing.stateless = now, False
-        standing.position, standing.installed = position, view.id
+        standing.position = position
+        standing.installed, standing.cluster = view.id, view.cluster
         standing.delivered = dict(delivered)
         self.views.based(view)
         self.neighbours.links_due = True

@@ -55,6 +55,7 @@ class Neighbours:
     disk: str = attrs.field(default="ok", init=False)
     image_from: int | None = attrs.field(default=None, init=False)  # whose image is taken
     digests: dict[int, bytes] = attrs.field(factory=dict, init=False)  # by position
+    furthest: int = attrs.field(default=0, init=False)  # end of a row that was told of, ever
     _of: dict[int, Neighbour] = attrs.field(factory=dict, init=False)  # by id; links that are up
     links_due: bool = attrs.field(default=False, init=False)
 
@@ -111,6 +112,7 @@ class Neighbours:
             return
         first = neighbour.link is None
         neighbour.link = link
+        self.furthest = max(self.furthest, link.position)
         self.reroute()
         if not self._agrees(peer, link):
             return

@@ -21,7 +21,7 @@ from duckrow.node.commands import Command
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed, Full, NoQuorum
 from duckrow.node.events import INFO, WARNING, Note, unheard
-from duckrow.node.forms import BaseForm
+from duckrow.node.forms import UUID_BYTES, BaseForm
 from duckrow.node.journal import Journal
 from duckrow.node.limits import MIB
 from duckrow.node.registerform import Register
@@ -32,7 +32,7 @@ from duckrow.node.wakeup import Wakeup
 
 from . import effects as do
 from .follower import Follower
-from .founding import Charter, Listed
+from .founding import LINEAGE_BITS, Charter, Listed
 from .giving import Giving
 from .handshake import NONCE_BYTES, VERSION, Door, Hello
 from .imageforms import ImageOffer, ImageSlice, NoImage, WantImage
@@ -199,6 +199,14 @@ class Bridge:
         self.member.change(change, trio.current_time())
         self._work.wake()
 
+    def force(self) -> None:
+        """An operator has this machine go on alone: what others have ordered since is lost."""
+        rng = self._env.rng
+        cluster, lineage = rng.randbytes(UUID_BYTES), rng.getrandbits(LINEAGE_BITS)
+        self._note(WARNING, "view_forced cluster=%s", cluster.hex())
+        self.member.force(cluster, lineage, trio.current_time())
+        self._work.wake()
+
     def status(self) -> RowStatus:
         standing, store = self.member.standing, self.store
         return RowStatus(
@@ -321,7 +329,7 @@ class Bridge:
         with trio.CancelScope(shield=True):  # sim-ok: some names, and the dead write none
             await self.journal.rebase(base, segments)
         self.member.based(base.position, offer.view, offer.delivered, trio.current_time())
-        self._door.cluster = offer.view.cluster
+        self._door.cluster = self._cluster()
         self._note(INFO, "image_taken position=%d", base.position)
         self.on_image()
         self._work.wake()

@@ -20,6 +20,7 @@ from duckrow.node.storeoptions import FSYNC
 from .acceptor import Acceptor
 from .electorate import NOTHING, incarnation_of, voter_of, votes
 from .exactness import is_exact
+from .forcing import may_skip
 from .recovered import Recovered
 from .timing import Timing
 
@@ -33,6 +34,7 @@ class Standing:
     timing: Timing
     newest: View
     installed: int  # id of a view; 0: the row is empty
+    cluster: bytes  # of that view; only a forced one has another than the one before it
     position: int
     delivered: dict[int, int]  # by origin, of the installed view
     acceptor: Acceptor  # of the register after the newest view
@@ -53,7 +55,8 @@ class Standing:
             starts=recovered.starts,
             timing=timing,
             newest=newest,
-            installed=recovered.installed.id if recovered.installed else NOTHING.id,
+            installed=(recovered.installed or NOTHING).id,
+            cluster=(recovered.installed or NOTHING).cluster,
             position=recovered.position,
             delivered=dict(recovered.delivered),
             acceptor=Acceptor.recovered(newest.id + 1, recovered.register),
@@ -114,6 +117,8 @@ class Standing:
     def fits(self, content: Bundle | View) -> bool:
         """Whether it can be the next item of the row."""
         if isinstance(content, View):
+            if content.cluster != self.cluster and self.installed:
+                return content.id > self.installed and may_skip(content)  # it was forced
             return content.id == self.installed + 1
         s = self.delivered.get(content.origin, 0) + 1
         return content.view == self.installed and content.s == s

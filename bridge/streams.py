@@ -162,6 +162,16 @@ class Streams:
             for s in range(delivered.get(origin, 0) + 1, end + 1)
         )
 
+    def journaled_on(self, delivered: Mapping[int, int]) -> dict[int, int]:
+        """By origin, how far it is in the row or on this disk, without a gap: a cut of what is here."""
+        cut = {}
+        for origin, stream in self.of.items():
+            s = delivered.get(origin, 0)
+            while s < stream.journaled and s + 1 in stream.bundles:
+                s += 1
+            cut[origin] = s
+        return cut
+
     def rest(self, delivered: Mapping[int, int], cut: Mapping[int, int]) -> list[Bundle]:
         """The bundles of the cut that are not in the row yet, in the order of the row."""
         rest = [

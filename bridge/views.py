@@ -20,10 +20,12 @@ from duckrow.node.row import View
 
 from .acceptor import Acceptor
 from .effects import Learned, Place
+from .forcing import forced_view
 from .neighbours import Neighbours
 from .ordering import Ordering
 from .outbox import Outbox
 from .standing import Standing
+from .streams import Streams
 from .suspicion import Suspicion
 
 
@@ -42,6 +44,24 @@ class Views:
             return
         if standing.newest.id and view.cluster != standing.newest.cluster:
             return  # rows of different clusters never merge (N7)
+        self._know(view)
+
+    def force(self, cluster: bytes, lineage: int) -> None:
+        """An operator has this machine go on alone, whatever the others did (forcing.py)."""
+        standing, ordering = self.standing, self.ordering
+        if ordering.streams.view == standing.installed:
+            held = ordering.streams
+        else:
+            held = ordering.old or Streams(standing.installed, {}, {}, {})
+        ordering.old = held
+        standing.diverged = False  # the row here is the row from now on
+        me = standing.id, standing.uuid, standing.incarnation
+        cut = held.journaled_on(standing.delivered)
+        self._know(forced_view(standing.newest, *me, cut, cluster, lineage))
+
+    def _know(self, view: View) -> None:
+        """It is the newest one from now on."""
+        standing = self.standing
         before = {member.id for member in standing.newest.members}
         self.suspicion.ejected(before - {member.id for member in view.members}, standing.now)
         self.ordering.new_view(view)
@@ -58,7 +78,7 @@ class Views:
         """V8: from what this node holds itself, in the order of the row, waiting for nobody."""
         standing, old = self.standing, self.ordering.old
         view = standing.newest
-        if old is None or old.view != standing.installed or view.id != standing.installed + 1:
+        if old is None or old.view != standing.installed or not standing.fits(view):
             return
         if not standing.keeps_row:
             return  # a witness that began a row would be followed, and never go on
@@ -75,7 +95,7 @@ class Views:
         assert standing.fits(view), f"the mark of view {view.id} in view {standing.installed}"
         standing.position += 1
         self.outbox.put(Place(standing.position, view))
-        standing.installed = view.id
+        standing.installed, standing.cluster = view.id, view.cluster
         standing.delivered = {}
         self.learn(view)
         self.ordering.old = None

@@ -287,6 +287,12 @@ def _objections(
             yield f"members.{one} and members.{two} have the same address, {first.address}"
     if not any(member.votes and not member.witness for member in members.values()):
         yield "no member has votes and a row: nothing could ever be ordered"
+    keepers = sum(member.votes > 0 and not member.witness for member in members.values())
+    if 0 < keepers < cluster.min_copies:
+        yield (
+            f"cluster.min_copies is {cluster.min_copies}, and {keepers} members have votes and a row: "
+            "nothing could ever be ordered"
+        )
     if timers.beat < 0.01:
         yield "timers.beat is less than 10ms, in which no machine answers for certain"
     listed = () if isinstance(cluster.links, str) else cluster.links

@@ -71,7 +71,10 @@ def alone(id_: int, durability: str, status: RowStatus) -> dict[str, Any]:
     return {
         "view": status.view,
         "active": status.active,
+        "exact": True,
+        "waits": "",
         "position": status.position,
+        "furthest": status.position,
         "durability": durability,
         "min_copies": 1,
         "nodes": [one | {"state": "acts", "listed": None, "listed_witness": False}],

@@ -52,6 +52,41 @@ def set_(args: Args, console: Console) -> int:
     return _change(args, console, "set", **asked)
 
 
+def force_view(args: Args, console: Console) -> int:
+    from duckrow.node.errors import Refused
+
+    with client_of(args, console) as client:
+        found = client.members()
+        for line in warning(found, args.name):
+            console.say(line)
+        if not args.yes:
+            if not console.interactive:
+                raise UsageError("nobody is there to be asked: --yes goes on without")
+            console.say(f"Type {args.name} to go on:")
+            if console.stdin.readline().decode(errors="replace").strip() != args.name:
+                raise Refused("not confirmed: nothing was changed")
+        asked = {"node": args.name, "view": found["view"], "seconds": float(args.wait)}
+        found = client.members("force-view", **asked)
+        _show(found, args, console)
+        console.say(f"The cluster has a new id: {found['cluster']}")
+    return DONE
+
+
+def warning(found: dict[str, Any], name: str) -> list[str]:
+    """What may be lost, before somebody goes on."""
+    position, furthest = found["position"], found["furthest"]
+    lost = "what the others have ordered and this machine has not is lost"
+    if found["exact"]:
+        lost = "it acted in the newest view that it knows, and has all that was ordered in it"
+    if furthest > position:
+        lost += f"; it knows of {furthest - position:,} items behind its row"
+    return [
+        f"{name} goes on alone from position {position:,}, as another cluster.",
+        f"{lost[0].upper()}{lost[1:]}.",
+        "All other machines are refused until their disks are wiped; make sure that none of them runs.",
+    ]
+
+
 def _change(args: Args, console: Console, what: str, **asked: Any) -> int:
     with client_of(args, console) as client:
         _show(client.members(what, seconds=float(args.wait), **asked), args, console)
@@ -68,6 +103,8 @@ def _show(found: dict[str, Any], args: Args, console: Console) -> None:
             f"view {found['view']}: {found['durability']}, at least {found['min_copies']} "
             f"{'copy' if found['min_copies'] == 1 else 'copies'}, position {found['position']:,}"
         )
+        if found["waits"]:
+            console.say(f"nothing is ordered: {found['waits']}")
         for line in differences(found["nodes"]):
             console.say(line)
 
@@ -170,6 +207,25 @@ COMMANDS: Final = (
         more=_MORE
         + "\nA machine whose disk was lost needs no command: started with an empty disk, under its name,\n"
         "it catches up and votes again.",
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "member force-view",
+        "Go on from one machine when the others are gone for good",
+        force_view,
+        (
+            option(
+                "name", said="the machine that is asked and goes on: the one with the longest row"
+            ),
+            option("--yes", switch=True, said="do not ask; entries may be lost"),
+            _WAIT,
+        ),
+        ("duckrow member force-view m2 --yes",),
+        more="For disasters alone: when most of the voters, or all that were up to date, will never come\n"
+        "back.  What this machine does not have is lost, acknowledged or not.  It becomes a cluster of\n"
+        "its own, with a new id; a machine of the old one is refused until its disk is wiped, and is then\n"
+        "added with `member add`.  Is there a majority, use `member retire` instead.",
         url=True,
         rows=True,
     ),

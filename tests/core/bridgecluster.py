@@ -120,6 +120,9 @@ class Cluster:
 
     def wipe(self, id_: int) -> None:
         self.stop(id_)
+        self.wipe_stopped(id_)
+
+    def wipe_stopped(self, id_: int) -> None:
         self.disks[id_] = Disk(uuid_of(id_, self._starts[id_]))
 
     def link(self, a: int, b: int) -> None:

@@ -91,6 +91,10 @@ class Cluster:
         self.machines.pop(id_, None)
         self.world.kill(name(id_), power=power)
 
+    def wipe(self, id_: int) -> None:
+        """The disk of a machine that does not run."""
+        self.world.host(name(id_)).media.wipe()
+
     async def settled(self, seconds: float = 30) -> None:
         """Producers stop; then every machine has the same row, and nothing is under way."""
         for machine in self.machines.values():

@@ -103,6 +103,11 @@ class Media:
             self._count("loss " + how)
             self._blocks += pages.allocated
 
+    def wipe(self) -> None:
+        """A new disk is in its place."""
+        self.kill()
+        self._root, self._blocks = Folder(), 0
+
     def bury(self) -> None:
         """Closes the files of processes that ended."""
         for life, opened in self._lives:

@@ -87,6 +87,8 @@ class Faults:
         live = [id_ for id_ in world.machines if id_ not in dead]
         if 2 * sum(w for id_, w in weights.items() if id_ not in dead) <= sum(weights.values()):
             return set()
+        if sum(voter[3] and voter[0] not in dead for voter in view.voters) < view.min_copies:
+            return set()
         # A wiped disk counts as lost until a survivor knows the view that has it again.
         known = max(r.view.id for id_ in live for r in disks[id_].records if isinstance(r, Learned))
         voters = world.ledger.views[known].voters

@@ -163,3 +163,99 @@ def test_a_node_asks_its_bridge() -> None:
             await split.nodes[3].row.administer({"what": "retire", "node": "m1"})
 
     World(9).run(script)
+
+
+def calm(world: World) -> Cluster:
+    return Cluster(world, OTHERS, pause=0.1, observers=(4,))
+
+
+async def disaster(cluster: Cluster) -> None:
+    """Only 1 is left, and nobody can decide."""
+    cluster.start_all()
+    await cluster.until_active()
+    await trio.sleep(1)
+    for id_ in (2, 3, 4):
+        cluster.kill(id_)
+    await trio.sleep(3)
+
+
+def test_one_machine_goes_on_when_the_others_are_gone_and_they_come_back_wiped() -> None:
+    async def script(cluster: Cluster) -> None:
+        await disaster(cluster)
+        found = await ask(cluster, 1, "members")
+        assert found["waits"] == "of a weight of 3 voters with 1 seem to run: m2, m3 are missing"
+        assert found["exact"]
+        before = len(cluster.answered)
+        after = await ask(cluster, 1, "force-view", node="m1", view=found["view"])
+        assert weights(after) == {"m1": 1, "m2": 0, "m3": 0, "m4": 0}
+        assert after["cluster"] != found["cluster"]
+        assert after["lineage"] != found["lineage"]
+        await trio.sleep(1)
+        assert len(cluster.answered) > before + 3
+        cluster.start(2)  # as it was
+        await trio.sleep(3)
+        assert any("m2" in note and "belongs to cluster" in note for note in cluster.notes)
+        assert cluster.machines[2].end < cluster.machines[1].end
+        cluster.kill(2)
+        cluster.kill(1)
+        cluster.start(1)
+        for id_ in (2, 3, 4):
+            cluster.wipe(id_)
+            cluster.start(id_)
+        await cluster.until_active(1)
+        await trio.sleep(2)
+        for id_ in (2, 3):
+            await ask(cluster, 1, "add", node=f"m{id_}")
+            await cluster.until_active(1, id_)
+        assert (await ask(cluster, 3, "members"))["waits"] == ""
+        await trio.sleep(1)
+        await cluster.settled()
+
+    play(11, calm, script)
+
+
+def test_nothing_is_forced_where_it_need_not_be_or_is_not_meant() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start(1)
+        await trio.sleep(0.5)
+        with pytest.raises(Refused, match="no row to go on with"):
+            await ask(cluster, 1, "force-view", node="m1", view=0)
+        cluster.kill(1)
+        await disaster(cluster)
+        view = (await ask(cluster, 1, "members"))["view"]
+        for node, number, why in (("m2", view, "this is m1"), ("m1", view + 1, "look again")):
+            with pytest.raises(Refused, match=why):
+                await ask(cluster, 1, "force-view", node=node, view=number)
+        cluster.start(2)
+        await cluster.until_active(1)
+        with pytest.raises(Refused, match="nothing has to be forced"):
+            await ask(cluster, 1, "force-view", node="m1", view=view)
+
+    play(12, calm, script)
+
+
+def test_with_too_few_copies_nothing_is_ordered_and_that_is_told() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        await ask(cluster, 1, "set", min_copies=3)
+        await cluster.until_active()
+        cluster.kill(3)
+        await trio.sleep(3)
+        answered, found = len(cluster.answered), await ask(cluster, 2, "members")
+        assert found["waits"] == "3 copies are the least that may be: m3 is missing"
+        await trio.sleep(5)
+        assert len(cluster.answered) == answered
+        again = await ask(cluster, 2, "members")
+        assert (again["view"], again["position"]) == (found["view"], found["position"])
+        await ask(cluster, 2, "set", min_copies=2)
+        await cluster.until_active(1, 2)
+        await trio.sleep(0.5)
+        assert len(cluster.answered) > answered
+        cluster.start(3)
+        await cluster.until_active()
+        await trio.sleep(1)
+        await cluster.settled()
+
+    play(13, calm, script)
