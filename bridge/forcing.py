@@ -1,4 +1,4 @@
-"""Forcing: how a cluster goes on from one machine, when those that could decide are gone for good.
+"""Forcing: how a cluster goes on from one machine, when those that could decide are gone for good (R4).
 
 No majority has promised anything, so what the others acknowledged may be missing here, and they may
 still run.  So the forced view begins another cluster: it has a new id, which every machine of the old

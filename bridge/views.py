@@ -47,7 +47,7 @@ class Views:
         self._know(view)
 
     def force(self, cluster: bytes, lineage: int) -> None:
-        """An operator has this machine go on alone, whatever the others did (forcing.py)."""
+        """An operator has this machine go on alone, whatever the others did (R4)."""
         standing, ordering = self.standing, self.ordering
         if ordering.streams.view == standing.installed:
             held = ordering.streams

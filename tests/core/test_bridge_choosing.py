@@ -65,6 +65,15 @@ def test_without_an_exact_report_nothing_is_proposed() -> None:
     assert chosen({1: inexact(1), 2: inexact(2), 3: inexact(3)}) is None
 
 
+def test_a_view_with_too_few_copies_is_not_even_proposed() -> None:
+    """Nobody would act in it, and its mark would be followed by another one, for ever."""
+    of = view(min_copies=3)
+
+    assert chosen({1: exact(1), 2: exact(2)}, of=of) is None
+    assert ids(chosen({1: exact(1), 2: exact(2), 3: inexact(3)}, of=of)) == (1, 2, 3)
+    assert ids(chosen({1: exact(1), 2: exact(2)}, of=of, change=Change(1, min_copies=2))) == (1, 2)
+
+
 def test_an_inexact_voter_is_a_newcomer_that_does_not_touch_the_cut() -> None:
     found = chosen({1: exact(1, {1: 3}), 2: inexact(2)})
 

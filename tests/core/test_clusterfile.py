@@ -119,6 +119,10 @@ def test_links_can_be_listed_either_way_round() -> None:
         (member("m1", 1, "url = 'http://h'"), "members.m1.url: 'http://h' is no URL of a node"),
         (member("m1", 1, "votes = 0", "witness = true"), "is a witness without votes"),
         (member("m1", 1, "witness = true"), "no member has votes and a row"),
+        (
+            "[cluster]\nmin_copies = 2\n" + member("m1", 1) + member("m2", 2, "witness = true"),
+            "min_copies is 2, and 1 members have votes and a row",
+        ),
         (member("a", 1) + member("b", 1), "members.a and members.b have the same id, 1"),
         (
             member("a", 1) + "[members.b]\nid = 2\naddress = 'h:4001'\n",

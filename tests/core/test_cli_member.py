@@ -1,0 +1,83 @@
+"""`duckrow member force-view` warns, and asks a person before anything is lost."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from clikit import Done, duckrow
+from duckrow.tools import cli_member
+
+LEFT = {
+    "view": 7,
+    "active": False,
+    "exact": False,
+    "waits": "of a weight of 3 voters with 1 seem to run: m1, m3 are missing",
+    "position": 1000,
+    "furthest": 1003,
+    "durability": "fsync",
+    "min_copies": 1,
+    "cluster": "ab" * 16,
+    "nodes": [],
+}
+
+
+class Node:
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
+        if what == "members":
+            return LEFT
+        self.asked.append({"what": what, **asked})
+        return LEFT | {"waits": "", "cluster": "cd" * 16}
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    node = Node()
+
+    @contextmanager
+    def client_of(*_: object) -> Any:
+        yield node
+
+    monkeypatch.setattr(cli_member, "client_of", client_of)
+    return node
+
+
+def force(words: str, typed: bytes = b"", *, person: bool = True) -> Done:
+    return duckrow(f"member force-view {words}", typed, terminal=person)
+
+
+def test_it_says_what_may_be_lost_and_goes_on_when_the_name_is_typed(node: Node) -> None:
+    done = force("m2", b"m2\n")
+
+    assert done.code == 0
+    assert "m2 goes on alone from position 1,000" in done.err
+    assert "this machine has not is lost; it knows of 3 items behind its row." in done.err
+    assert f"a new id: {'cd' * 16}" in done.err
+    assert node.asked == [{"what": "force-view", "node": "m2", "view": 7, "seconds": 15.0}]
+
+
+@pytest.mark.parametrize("typed", [b"", b"y\n", b"m1\n"])
+def test_anything_else_changes_nothing(node: Node, typed: bytes) -> None:
+    done = force("m2", typed)
+
+    assert done.code != 0
+    assert "nothing was changed" in done.err
+    assert node.asked == []
+
+
+def test_a_script_has_to_say_yes(node: Node) -> None:
+    assert force("m2", person=False).code != 0
+    assert node.asked == []
+    assert force("m2 --yes", person=False).code == 0
+    assert len(node.asked) == 1
+
+
+def test_who_acted_to_the_end_has_all_and_that_is_told() -> None:
+    told = cli_member.warning(LEFT | {"exact": True, "furthest": 1000}, "m2")
+
+    assert "It acted in the newest view that it knows, and has all that was ordered in it." in told
