@@ -32,10 +32,12 @@ from .forms import (
 )
 from .places import segment_of
 from .records import FLAG_REWRITTEN, Record
+from .registerform import Register
 from .row import View
 
 MAGIC: Final = "duckrow row"
 VERSION: Final = 1
+STARTS_KEPT: Final = 16  # the newest, besides those that are named
 Name = tuple[int, int, int]  # of a bundle: view, origin, s
 
 
@@ -69,7 +71,7 @@ class Chronicle:
     uuid: bytes
     formers: tuple[bytes, ...] = ()  # older uuids of this store, whose segments are still its own
     start_count: int = 0
-    starts: dict[int, Start] = attrs.field(factory=dict)  # by incarnation, those still named (X1)
+    starts: dict[int, Start] = attrs.field(factory=dict)  # by incarnation; what views may name (X1)
     newest: bytes = b""  # decided view, encoded
     installed: bytes = b""  # view of the last mark
     register: bytes = b""
@@ -215,12 +217,24 @@ class Chronicle:
         self._forget_starts()
 
     def _forget_starts(self) -> None:
-        """Keeps the starts of the incarnations that a view names, and the newest."""
-        named = {max(self.starts.values(), key=_count).incarnation} if self.starts else set()
-        for raw in (self.newest, self.installed):
-            if raw:
-                named.update(member.incarnation for member in decode_view(raw).members)
-        self.starts = {i: start for i, start in self.starts.items() if i in named}
+        """Keeps the starts of the incarnations that a view names, or that the next one may.
+
+        An incarnation that made a promise, and died, is perhaps named by a view that is decided
+        when later ones run.
+        """
+        newest = sorted(self.starts.values(), key=_count)[-STARTS_KEPT:]
+        kept = {start.incarnation for start in newest}
+        for view in (self.newest_view, self.installed_view, self._accepted()):
+            if view is not None:
+                kept.update(member.incarnation for member in view.members)
+        self.starts = {i: start for i, start in self.starts.items() if i in kept}
+
+    def _accepted(self) -> View | None:
+        """What was accepted for the next view, where that can be read."""
+        try:
+            return Register.decode(self.register).accepted if self.register else None
+        except Corrupt:
+            return None
 
     def copy(self) -> Chronicle:
         return attrs.evolve(

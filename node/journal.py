@@ -52,7 +52,7 @@ class Recovered:
     start_count: int
     boot_id: str
     level: str
-    starts: dict[int, Start]  # of the incarnations that views name (X1), and the new one
+    starts: dict[int, Start]  # of the incarnations that views may name (X1)
     newest: View | None
     installed: View | None
     position: int

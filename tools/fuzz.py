@@ -2,6 +2,7 @@
 
     python -m duckrow.tools.fuzz --hours 1              fresh seeds for an hour, on all cores
     python -m duckrow.tools.fuzz --count 2000 --from 0  these seeds, which are always the same runs
+    python -m duckrow.tools.fuzz --cluster --hours 1    whole clusters instead of a node
     python -m duckrow.tools.fuzz --planted --limit 60   how many seeds each planted bug takes
 
 Exit 1 if a seed failed, or if a planted bug was not found.  It needs a checkout, since the
@@ -35,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, help="how many seeds (default: 100, or without end)")
     parser.add_argument("--from", type=int, dest="first", help="first seed (default: by the clock)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--cluster", action="store_true", help="whole clusters instead of a node")
     parser.add_argument("--planted", nargs="*", metavar="BUG", help="look for planted bugs")
     parser.add_argument("--with", metavar="BUG", dest="bug", help="plant this bug into all seeds")
     parser.add_argument("--limit", type=int, default=100, help="seeds for each planted bug")
@@ -42,11 +44,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not (ROOT / "tests" / "sim").is_dir():
         parser.error(f"{ROOT} is not a checkout of duckrow: it has no tests/sim")
+    more = ["--cluster"] if options.cluster else []
     if options.planted is not None:
         first = options.first or 0  # the same seeds each time
-        return planted(options.planted, first, options.limit, options.jobs, options.json)
-    bug = [] if options.bug is None else ["--planted", options.bug]
-    return hunt(options.first, options.count, options.hours, options.jobs, options.json, bug)
+        return planted(options.planted, first, options.limit, options.jobs, options.json, more)
+    more += [] if options.bug is None else ["--planted", options.bug]
+    return hunt(options.first, options.count, options.hours, options.jobs, options.json, more)
 
 
 def hunt(
@@ -55,7 +58,7 @@ def hunt(
     hours: float | None,
     jobs: int,
     results: Path | None,
-    bug: list[str],
+    more: list[str],
 ) -> int:
     if first is None:
         first = int(time.time()) % 1_000_000 * 1_000  # not yesterday's seeds again
@@ -65,14 +68,14 @@ def hunt(
     done: list[dict[str, Any]] = []
     failed = 0
     began = time.monotonic()
-    tasks = ([*chunk, *bug] for chunk in chunks(first, count, end))
+    tasks = ([*chunk, *more] for chunk in chunks(first, count, end))
     for lines in in_parallel(tasks, jobs):
         done += lines
         for line in lines:
             if line["kinds"]:
                 failed += 1
                 print(f"\nseed {line['seed']}: {', '.join(line['kinds'])}\n{line['text']}")
-                print(f"repeat it with: {command(line['seed'], *bug)}", flush=True)
+                print(f"repeat it with: {command(line['seed'], *more)}", flush=True)
         progress(done, failed, began)
     simulated, cpu = sum(x["simulated"] for x in done), sum(x["cpu"] for x in done)
     steps = sum(x["steps"] for x in done)
@@ -93,9 +96,11 @@ def chunks(first: int, count: int | None, end: float | None) -> Iterator[list[st
         seed += size
 
 
-def planted(names: list[str], first: int, limit: int, jobs: int, results: Path | None) -> int:
+def planted(
+    names: list[str], first: int, limit: int, jobs: int, results: Path | None, more: list[str]
+) -> int:
     listed = subprocess.run(
-        [sys.executable, "-m", "sim.planted"],
+        [sys.executable, "-m", "sim.cluster_planted" if more else "sim.planted"],
         env=environment(),
         capture_output=True,
         text=True,
@@ -110,7 +115,7 @@ def planted(names: list[str], first: int, limit: int, jobs: int, results: Path |
         )
         return 2
     found: dict[str, dict[str, Any]] = {}
-    count = ["--count", str(limit), "--until-found"]
+    count = ["--count", str(limit), "--until-found", *more]
     tasks = ([str(first), *count, "--planted", name] for name in wanted)
     for lines in in_parallel(tasks, jobs):
         name, last = lines[-1]["planted"], lines[-1]
@@ -123,7 +128,7 @@ def planted(names: list[str], first: int, limit: int, jobs: int, results: Path |
         }
         if last["kinds"]:
             print(f"{name:32} found after {len(lines)} seeds: {', '.join(last['kinds'])}")
-            print(f"    {command(last['seed'], '--planted', name)}", flush=True)
+            print(f"    {command(last['seed'], *more, '--planted', name)}", flush=True)
         else:
             print(f"{name:32} NOT FOUND in {limit} seeds", flush=True)
         if results is not None:  # each time: it may take hours

@@ -113,7 +113,9 @@ class ClusterFate:
             each.bridge.status().view for each in others if each.active and each.bridge is not None
         }
         return len(views) == 1 and all(
-            (each.active or not each.holds_data) and not each.bridge_host.life.paused
+            (each.active or not each.holds_data)
+            and not each.bridge_host.life.paused
+            and not each.bridge_host.media.is_armed
             for each in others
         )
 
@@ -287,6 +289,7 @@ class ClusterFate:
                 media.names_eio = 0
             case "read-error":
                 media.read_eio = rng.randint(1, 2)
+                self._seen.troubled = True
                 await trio.sleep(hold)
                 media.read_eio = 0
             case "full":
@@ -295,6 +298,7 @@ class ClusterFate:
             case "flip":
                 paths = [path for path in media.paths() if media.pages(path).cache.size]
                 if paths:
+                    self._seen.flips += 1  # entries may be told to be damaged, and intact elsewhere
                     media.flip(rng.choice(paths))
                     machine.kill(node=True)
 

@@ -18,6 +18,7 @@ from .plan import Plan
 
 Edge = tuple[int, int]  # the lower id first
 
+SHAPES = ("mesh", "chain", "ring", "star", "tree")
 KINDS = (
     "kill-bridge",
     "kill-node",
@@ -117,7 +118,7 @@ class ClusterPlan(Plan):
 def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
     base = alone.drawn(rng, seconds)
     machines = rng.choice((3, 3, 3, 3, 4, 5))
-    shape = rng.choice(("mesh", "mesh", "chain", "ring", "star", "tree"))
+    shape = rng.choice(("mesh", *SHAPES))
     witnesses = (machines,) if rng.random() < 0.1 else ()
     edges = links(shape, machines, witnesses, rng)
     level = rng.choice((FSYNC, FSYNC, FSYNC, WRITE, MEMORY))
@@ -138,7 +139,10 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
             **made,
             "level": level,
             "segment_bytes": rng.choice((16, 64, 1024)) * 1024,
-            "gap": rng.choice((0.01, 0.03, 0.03, 0.2)),
+            # Little load leaves more of a second for faults: what each entry costs, it costs thrice.
+            "gap": base.producers * rng.choice((0.02, 0.05, 0.1, 0.2)),
+            "snapshot_items": rng.choice((15, 50, 50, 300)),
+            "consumers": min(base.consumers, 2),
             "faults": tuple(rng.sample(KINDS, rng.randint(0, 8))),
         },
         machines=machines,

@@ -128,7 +128,8 @@ class _Run:
 
         self.world.start("admin", administrate)
         while not administrators or not administrators[0].ready.is_set():
-            await trio.sleep(0.05)
+            await trio.sleep(0.2)
+            self.hands[0].revive()  # snipers aim at the founding, too
             assert self.world.clock.now < FOUNDED_SECONDS, "the topics cannot be made"
 
     def _add_client(self, name: str, kind: type[Producer | Consumer | Stager]) -> None:
@@ -213,6 +214,7 @@ class _Run:
         with trio.move_on_after(SETTLE_SECONDS):
             while len(done) < len(self._living()):
                 await trio.sleep(0.1)
+                self.hands[0].revive()  # what was on its way to an orderly end came to it
         for machine in self._living():
             seconds = done.get(machine.node_name)
             if seconds is None or seconds > HEAL_SECONDS:

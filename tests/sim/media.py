@@ -129,6 +129,12 @@ class Media:
         assert k >= 1
         self._crash_at, self._crash_part = self.operations + k, part
 
+    @property
+    def is_armed(self) -> bool:
+        """Something is about to fail, or to end the process."""
+        errors = self.sync_eio + self.write_eio + self.read_eio + self.names_eio
+        return bool(errors) or self._crash_at != _FAR
+
     def disarm(self) -> None:
         self._crash_at = _FAR
 

@@ -13,7 +13,7 @@ from duckrow.node.errors import Conflict, Refused
 from duckrow.node.journal import Journal, Recovered
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.registerform import Register
-from duckrow.node.row import Bundle, View
+from duckrow.node.row import Bundle, Member, View
 from duckrow.node.storeoptions import FSYNC, WRITE
 from sim.alone import Machine
 from sim.journalkit import ME, Memory, Tale, act, bundle
@@ -372,6 +372,29 @@ def test_a_follower_knows_what_of_each_origin_is_in_the_row() -> None:
     machine.run(tale.life(look, orderly=False))
 
     assert tale.now.delivered == {1: 9, 3: 8}
+
+
+def test_a_start_that_a_later_view_names_is_known_although_others_came_in_between() -> None:
+    """It promised and died; the view that its promise led to was decided when the next one ran."""
+    machine, starts = Machine(11), list[int]()
+
+    async def live(tale: Tale, journal: Journal) -> None:
+        starts.append(journal.recovered.incarnation)
+
+    async def meet(tale: Tale, journal: Journal) -> None:
+        view = tale.now.installed
+        assert view is not None
+        named = Member(ME, starts[0], 1)
+        members = tuple(named if each.id == ME else each for each in view.members)
+        await tale.learn(journal, attrs.evolve(view, id=view.id + 1, members=members))
+        await tale.sync(journal)
+
+    async def look(tale: Tale, journal: Journal) -> None:
+        assert starts[0] in journal.recovered.starts
+
+    tale = Tale()
+    for work in (begin, live, live, live, meet, live, look):
+        machine.run(tale.life(work, orderly=False))
 
 
 def test_after_a_failed_sync_no_start_vouches_for_its_boot() -> None:

@@ -1,0 +1,123 @@
+"""Whole clusters: some seeds that are the same in every `make test`, and those that failed once.
+
+A seed means another run as soon as something draws one more number, so what a failing seed has found
+gets a test of the part that was wrong, too.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from duckrow.tools import fuzz
+from sim.cluster_plan import KINDS, SHAPES, ClusterPlan, drawn, links
+from sim.cluster_scenario import run_seed
+from sim.plan import TopicPlan
+
+from .test_determinism import fresh_process
+
+SEEDS = range(8)
+
+FAILED_ONCE = {
+    "a_machine_that_dies_while_the_cluster_is_founded": 103,
+    "a_view_that_names_a_process_that_had_died_before_it_was_decided": 1006,
+    "nobody_remembers_the_start_that_the_view_names": 1011,
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_shows_no_anomaly(seed: int) -> None:
+    outcome = run_seed(seed)
+
+    assert outcome.ok, outcome
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, id=name) for name, seed in FAILED_ONCE.items()]
+)
+def test_a_seed_that_failed_once_shows_no_anomaly(seed: int) -> None:
+    outcome = run_seed(seed)
+
+    assert outcome.ok, outcome
+
+
+def test_a_seed_is_the_same_run_in_fresh_processes() -> None:
+    """With other hash seeds, other addresses, and what pytest has loaded."""
+    digests = {
+        json.loads(fresh_process(number, "-m", "sim.run", "4", "--cluster", "--json"))["digest"]
+        for number in (1, 2)
+    }
+
+    assert digests == {run_seed(4).digest}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [7, 13])
+def test_a_seed_is_the_same_run_in_many_fresh_processes(seed: int) -> None:
+    command = ("-m", "sim.run", str(seed), "--cluster", "--json")
+    digests = {json.loads(fresh_process(number, *command))["digest"] for number in range(20)}
+
+    assert len(digests) == 1
+
+
+QUIET = ClusterPlan(seconds=2.0, calm=1.0, producers=1, consumers=1, gap=0.2, doors=3)
+
+
+def test_a_run_without_faults_shows_no_anomaly() -> None:
+    outcome = run_seed(1, QUIET)
+
+    assert outcome.ok, outcome
+    assert "fault" not in outcome.counts
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.long] if number % 6 else [])
+        for number, kind in enumerate(KINDS)
+    ],
+)
+def test_each_kind_of_fault_alone_shows_no_anomaly(kind: str) -> None:
+    plan = ClusterPlan(
+        seconds=3.0,
+        calm=1.0,
+        faults=(kind,),
+        tempo=0.3,
+        stagers=1,
+        segment_bytes=16 * 1024,
+        snapshot_items=20,
+        topics=(TopicPlan("a", {"max_entries": 30}),),
+    )
+
+    outcome = run_seed(3, plan)
+
+    assert outcome.ok, outcome
+    assert outcome.counts["fault"] > 1
+
+
+def test_the_seeds_draw_every_shape_level_and_fault() -> None:
+    plans = [drawn(random.Random(seed)) for seed in range(300)]
+
+    assert {plan.shape for plan in plans} == {*SHAPES}
+    assert {plan.machines for plan in plans} == {3, 4, 5}
+    assert {kind for plan in plans for kind in plan.faults} == {*KINDS}
+    assert {plan.level for plan in plans} == {"fsync", "write", "memory"}
+    assert any(plan.stays_dead for plan in plans)
+    assert any(plan.witnesses for plan in plans)
+    assert any(plan.weights for plan in plans)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_links_of_every_shape_connect_all_machines(shape: str) -> None:
+    for machines in (3, 4, 5):
+        edges = links(shape, machines, (), random.Random(1))
+        plan = ClusterPlan(machines=machines, edges=edges)
+        assert plan.connected(list(plan.ids))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_an_hour_of_fresh_seeds_shows_no_anomaly() -> None:
+    assert fuzz.main(["--cluster", "--hours", "1"]) == 0
