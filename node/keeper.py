@@ -218,8 +218,6 @@ class Keeper:
                 self.pins.configured(effect.topic_id)
             elif isinstance(effect, Created | Deleted):
                 self.waiters.wake_all(effect.topic)
-                if isinstance(effect, Deleted):
-                    self.pins.forget(effect.topic_id)
 
     # What falls due when nothing happens needs an item to happen at: a clock command.
 

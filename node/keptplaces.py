@@ -31,5 +31,5 @@ def restored(found: Iterable[tuple[str, bytes]]) -> dict[int, int]:
         position: place
         for kind, chunk in found
         if kind == KIND
-        for position, place in cbor.loads_array(chunk)
+        for position, place in cbor.loads_own(chunk)
     }

@@ -76,11 +76,6 @@ class Pins:
                 if gone > 1:  # before there was an archive
                     self._safe[key] = gone - 1
 
-    def forget(self, topic_id: int) -> None:
-        """It was deleted."""
-        for key in [key for key in self._safe if key >> PARTITION_BITS == topic_id]:
-            del self._safe[key]
-
     def tell(self, topic: str, topic_id: int, partition: int, safe: int) -> None:
         """The archive has everything up to `safe`; that may be less than was told before.
 
@@ -89,14 +84,14 @@ class Pins:
             Refused: the topic has not come so far.
         """
         found = self._state.topic(topic)
-        if found is None or partition >= found.policy.partitions:
+        if found is None or not 0 <= partition < found.policy.partitions:
             raise NotFound(f"there is no topic {topic!r} with a partition {partition}")
         if found.id != topic_id:
             raise Conflict(f"topic {topic!r} has id {found.id} now, not {topic_id}")
         if not found.policy.archive:
             raise Refused(f"topic {topic!r} has no archive any more: nothing of it is pinned")
         now = self._state.partition(found.id, partition)
-        if safe > now.last:
+        if not 0 <= safe <= now.last:
             raise Refused(f"topic {topic!r} ends at {now.last:,}: {safe:,} cannot be safe")
         self._safe[found.key(partition)] = safe
         self._numbers.prune(found.id, partition, now.first)
@@ -130,12 +125,21 @@ class Pins:
 
     # Snapshots and restarts
 
-    def capture(self) -> list[tuple[str, bytes]]:
-        rows = sorted(self._safe.items())
-        return [
-            (CHUNK, cbor.dumps([number for row in rows[at : at + CHUNK_ROWS] for number in row]))
-            for at in range(0, max(1, len(rows)), CHUNK_ROWS)
-        ]
+    def capture(self) -> Iterator[tuple[str, bytes]]:
+        """In chunks for a snapshot, one at least; what is told meanwhile may be in it or not."""
+        keys = list(self._safe)
+
+        def chunks() -> Iterator[tuple[str, bytes]]:
+            for at in range(0, max(1, len(keys)), CHUNK_ROWS):
+                rows: list[int] = []
+                for key in keys[at : at + CHUNK_ROWS]:
+                    if self._state.topic_of(key >> PARTITION_BITS) is None:
+                        self._safe.pop(key, None)  # it was deleted
+                    elif key in self._safe:
+                        rows += key, self._safe[key]
+                yield CHUNK, cbor.dumps(rows)
+
+        return chunks()
 
     def restore(self, chunks: Sequence[bytes] | None) -> None:
         """From the snapshot that the state comes from, before anything is applied to it.
@@ -145,15 +149,19 @@ class Pins:
         if chunks is None:
             return
         partitions = self._state.partitions.rows
-        found: list[Any] = [number for chunk in chunks for number in cbor.loads_array(chunk)]
+        found: list[int] = [number for chunk in chunks for number in cbor.loads_own(chunk)]
         self._safe = dict(zip(found[::2], found[1::2], strict=True))
-        if not chunks:  # of a program that knew no pins: what it had pruned is gone
-            self._safe = {key: part.first - 1 for key, part in partitions.items()}
         for key, part in partitions.items():
+            if not chunks and self._has_archive(key):
+                self._safe[key] = part.first - 1  # no pins were known: what was pruned is gone
             if part.first > 1:
                 self._numbers.prune(key >> PARTITION_BITS, key & PARTITION_MASK, part.first)
 
     # Inside
+
+    def _has_archive(self, key: int) -> bool:
+        topic = self._state.topic_of(key >> PARTITION_BITS)
+        return topic is not None and topic.policy.archive > 0
 
     def _pin(self, topic: Topic, partition: int) -> Pin:
         now = self._state.partition(topic.id, partition)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from duckrow.node import makers
+from duckrow.node import keptplaces, makers
 from duckrow.node.alone import LoneKeeper
 from duckrow.node.commands import PID_BYTES
 from duckrow.node.entries import entries_of
 from duckrow.node.errors import Conflict, NotFound, Refused
+from duckrow.node.pins import Pins
 from duckrow.node.producer import Producer
 from duckrow.node.reading import Pull
 from duckrow.node.topicinfo import Pin
@@ -143,10 +144,12 @@ def test_nothing_is_kept_of_a_topic_that_is_deleted_or_has_no_archive_any_more(e
     [
         (lambda pin: ("other", pin.topic_id, 0, 5), NotFound),
         (lambda pin: ("t", pin.topic_id, 1, 5), NotFound),
+        (lambda pin: ("t", pin.topic_id, -1, 0), NotFound),
         (lambda pin: ("t", pin.topic_id + 1, 0, 5), Conflict),
         (lambda pin: ("t", pin.topic_id, 0, pin.last + 1), Refused),
+        (lambda pin: ("t", pin.topic_id, 0, -1), Refused),
     ],
-    ids=["topic", "partition", "another topic of the name", "number"],
+    ids=["topic", "partition", "below", "another topic of the name", "number", "negative"],
 )
 def test_an_archiver_that_is_wrong_is_told_so_and_changes_nothing(
     wrong: Callable[[Pin], tuple[str, int, int, int]], error: type[Exception]
@@ -168,3 +171,47 @@ def test_what_is_pinned_is_told_with_the_archive_and_its_trouble() -> None:
         assert node.pins.told() == {"place": "", "pinned": MANY - 20, "trouble": ""}
 
     run(Machine(), work)
+
+
+def test_what_is_safe_of_many_partitions_survives_a_restart() -> None:
+    machine, partitions = Machine(), 300
+
+    async def before(node: LoneKeeper) -> None:
+        policy = {"archive": SPAN, "max_entries": 20, "partitions": partitions}
+        await Owner(node).order(makers.create, "t", policy)
+        id_ = next(node.pins.listed(("", -1), 1)).topic_id
+        producer = Producer(node)
+        for partition in range(partitions):
+            await producer.produce("t", [b"1", b"2"], partition=partition, partitions=partitions)
+            node.pins.tell("t", id_, partition, 1)
+
+    async def after(node: LoneKeeper) -> None:
+        assert [pin.safe for pin in node.pins.listed(("", -1), -1)] == [1] * partitions
+
+    run(machine, before)
+    run(machine, after)
+
+
+def test_a_topic_gets_an_archive_after_a_start_from_a_snapshot_that_knows_no_pins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine()
+
+    async def before(node: LoneKeeper) -> None:
+        await Owner(node).order(makers.create, "t", {"max_entries": 20})
+        await fill(node, 1, 100)
+
+    async def after(node: LoneKeeper) -> None:
+        await fill(node, 101, 150)
+        await Owner(node, OTHER).order(makers.configure, "t", {"archive": SPAN})
+        assert (pin(node).safe, pin(node).kept) == (130, 131)
+
+    with monkeypatch.context() as older:
+        older.setattr(Pins, "capture", lambda _pins: [])
+        run(machine, before)
+    run(machine, after)
+
+
+def test_a_place_of_each_body_that_waited_in_an_image_survives_a_restart() -> None:
+    places = {position: position << 40 for position in range(1_000)}
+    assert keptplaces.restored(keptplaces.chunks(places)) == places
