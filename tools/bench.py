@@ -1,6 +1,6 @@
 """Benchmarks: what a node reaches, with the target beside it.
 
-    make bench                                         all of it: about eight minutes
+    make bench                                         all of it: about a quarter of an hour
     make bench ONLY=append                             one group
     python -m duckrow.tools.bench append apply         these groups
     python -m duckrow.tools.bench --size 0.05          all of it, smaller, in two
@@ -27,7 +27,9 @@ from pathlib import Path
 from . import (
     bench_append,
     bench_apply,
+    bench_chain,
     bench_clients,
+    bench_cluster,
     bench_commands,
     bench_pauses,
     bench_sessions,
@@ -52,6 +54,12 @@ GROUPS = (
     Group("fan-out", "one producer, many followers", bench_sessions.fan_out),
     Group("help", "the command line says what there is", bench_commands.first_help),
     Group("pauses", "the longest step of the loop while it prunes", bench_pauses.pauses),
+    Group("ordered", "three machines, one acknowledged produce at a time", bench_cluster.ordered),
+    Group("replicated", "three machines, many entries from one client", bench_cluster.replicated),
+    Group("chain", "a reader at the far end of a chain", bench_chain.chain),
+    Group("distance", "the same over links of 5 ms", bench_chain.distance),
+    Group("resting", "machines that have nothing to do", bench_cluster.resting),
+    Group("deaths", "a bridge is killed and starts again", bench_cluster.deaths),
     Group("topics", "many topics", bench_volume.topics),
     Group("batches", "many entries, in batches of 100", bench_volume.batches),
     Group("singles", "many entries, each produced by itself", bench_volume.singles),

@@ -24,7 +24,7 @@ from typing import Final
 import duckrow
 
 from .bench_figures import Figure, Settings, at_most, ratios
-from .bench_node import Node, running_node
+from .bench_node import running_node
 from .bench_sockets import WAKER, bare
 
 TURNS: Final = 15
@@ -39,7 +39,7 @@ def wake(settings: Settings) -> Iterator[Figure]:
     rest = threading.Event().wait
     with running_node(settings) as node, duckrow.connect(node.url) as row, bare(WAKER) as waker:
         row.produce(TOPIC, b"first")
-        with _reader(node, turns * count) as reader:
+        with reader(node.url, turns * count) as reading:
             for turn in range(turns):
                 for _ in range(count):
                     rest(REST_SECONDS)
@@ -49,7 +49,7 @@ def wake(settings: Settings) -> Iterator[Figure]:
                     rest(REST_SECONDS)
                     waker.wake()
                 settings.tell(f"wake: turn {turn + 1} of {turns}")
-            returned = json.loads(reader.communicate()[0])
+            returned = json.loads(reading.communicate()[0])
         idle = waker.told()
     late = [max(0, there - here) for here, there in zip(answered, returned, strict=True)]
     ours, bares = _medians(late, count), _medians(idle, count)
@@ -69,10 +69,10 @@ def _medians(found: list[int], count: int) -> list[float]:
 
 
 @contextmanager
-def _reader(node: Node, count: int) -> Iterator[subprocess.Popen[bytes]]:
+def reader(url: str, count: int) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is blocked in a pull, and tells in the end when each returned."""
     with subprocess.Popen(
-        [sys.executable, "-m", "duckrow.tools.bench_waking", node.url, str(count)],
+        [sys.executable, "-m", "duckrow.tools.bench_waking", url, str(count)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
     ) as process:

@@ -19,7 +19,17 @@ def finite(figure: Figure) -> bool:
     return all(math.isfinite(value) and value >= 0 for value in (figure.measured, *rounds))
 
 
-@pytest.mark.parametrize("group", bench.GROUPS, ids=lambda group: group.name)
+# They start up to ten machines each.
+OF_CLUSTERS = {"ordered", "replicated", "chain", "distance", "resting", "deaths"}
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.long] * (each.name in OF_CLUSTERS))
+        for each in bench.GROUPS
+    ],
+)
 def test_each_group_gives_finite_figures_of_different_names(group: Group, tmp_path: Path) -> None:
     figures = list(bench.run(group, tmp_path, entries=2_000_000, size=SIZE))
 
