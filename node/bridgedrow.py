@@ -210,6 +210,9 @@ class BridgedRow:
     async def administer(self, asked: dict[str, Any]) -> dict[str, Any]:
         return dict((await self.ask(What.MEMBER, asked))[0])
 
+    async def keep_last(self) -> None:
+        """The reserve is the bridge's."""
+
     async def use_reserve(self) -> bool:
         return False
 

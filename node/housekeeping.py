@@ -163,6 +163,7 @@ class Housekeeping:
             return False
         fits = await work()
         if not fits:
+            await self._keeper.row.keep_last()
             self._full[what] = trio.current_time() + RETRY_SECONDS
         return fits
 

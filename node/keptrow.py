@@ -148,6 +148,10 @@ class KeptRow(Protocol):
         """
         ...
 
+    async def keep_last(self) -> None:
+        """A file that did not fit is gone again: of its space, a command that makes room has a part."""
+        ...
+
     async def use_reserve(self) -> bool:
         """True: there is a little more room now, for what makes room."""
         ...

@@ -345,6 +345,9 @@ class LoneRow:
         self._open_bytes = sum(map(_size, self._open))
         self.stuck = self.care.stuck = not has_room and bool(self._open)
 
+    async def keep_last(self) -> None:
+        await self.store.reserve.keep_last()
+
     async def use_reserve(self) -> bool:
         """For what makes room and does not fit.  True: there is more space now."""
         return await self.store.reserve.give_up()

@@ -48,6 +48,7 @@ class Reserve:
         hard = options.hard_reserve_bytes
         self._sizes = {NAME: hard, LAST: -(-hard // LAST_SHARE)} if hard else {}
         self._held: dict[str, None] = {}  # the files that are there
+        self._making = set[str]()
         self.state = OK
         self.on_hard: Callable[[], None] = lambda: None  # somebody has to look at it from now on
 
@@ -87,17 +88,32 @@ class Reserve:
         """Makes the files again if so much is free; by default twice the soft reserve."""
         if self.state != HARD or self._free() < (2 * self._soft() if enough is None else enough):
             return
-        for name, size in self._sizes.items():
-            if name not in self._held:
-                try:
-                    await self._disk.reserve(name, size)
-                except OSError as error:
-                    if error.errno != errno.ENOSPC:
-                        raise DiskFailed(f"the reserve could not be made: {error}") from error
-                    return
-                self._held[name] = None
+        for name in self._sizes:
+            if not await self._make(name):
+                return
         self.state = OK
         self.look()
+
+    async def keep_last(self) -> None:
+        """Space is free that files would take next: of it comes what commands need first."""
+        if LAST in self._sizes:
+            await self._make(LAST)
+
+    async def _make(self, name: str) -> bool:
+        """False: it does not fit."""
+        if name in self._held or name in self._making:
+            return True
+        self._making.add(name)
+        try:
+            await self._disk.reserve(name, self._sizes[name])
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise DiskFailed(f"the reserve could not be made: {error}") from error
+            return False
+        finally:
+            self._making.discard(name)
+        self._held[name] = None
+        return True
 
     async def give_up(self, *, last: bool = False) -> bool:
         """A write did not fit.  True: there is more space now.

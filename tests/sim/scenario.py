@@ -304,8 +304,8 @@ class _Run:
     def _holds_back(self) -> bool:
         """Whether there need not be room, though everything was pruned.
 
-        A batch that is staged, or waits, keeps the row from it on.  And where a segment is a block
-        or two, its index files take as much of the disk as it does, and more than the reserve.
+        A batch that is staged, or waits, keeps the row from it on.  And where a segment is a few
+        blocks, its index files take as much of the disk as it does, and more than the reserve.
         A snapshot that is larger than the reserve does not fit either (decision 0009).
         """
         node = self.node
@@ -316,7 +316,7 @@ class _Run:
         snapshots = [path for path in media.paths() if path.startswith("state/")]
         return (
             bool(state.stages or state.waiting)
-            or options.segment_bytes < 4 * BLOCK
+            or options.segment_bytes <= 4 * BLOCK
             or any(media.pages(path).cache.size > options.hard_reserve_bytes for path in snapshots)
         )
 

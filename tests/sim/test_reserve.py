@@ -76,6 +76,30 @@ def test_the_last_of_the_reserve_is_for_commands_and_comes_back_with_the_rest() 
     machine.run(main)
 
 
+def test_space_that_a_file_gave_back_is_first_for_commands() -> None:
+    machine = Machine(1)
+
+    async def main(env: Env) -> None:
+        reserve = Reserve(env.disk, small())
+        await reserve.open(blank=True)
+        await reserve.give_up()
+        await reserve.give_up(last=True)
+
+        machine.media.capacity = machine.media.used
+        await reserve.keep_last()
+        assert LAST not in machine.media.paths()
+        machine.media.capacity += small().hard_reserve_bytes
+        machine.media.latency = 1.0
+        async with trio.open_nursery() as nursery:  # two who see it at once
+            nursery.start_soon(reserve.keep_last)
+            nursery.start_soon(reserve.keep_last)
+        assert LAST in machine.media.paths()
+        assert reserve.state == HARD
+        assert await reserve.give_up(last=True)
+
+    machine.run(main)
+
+
 def test_a_command_has_the_whole_reserve() -> None:
     machine = Machine(1)
 
