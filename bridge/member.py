@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import assert_never
 
 from duckrow.node.commands import Command
@@ -29,6 +30,7 @@ from .effects import Effect, Settled
 from .electorate import NOTHING, voter_of
 from .flood import Flood
 from .founding import Charter, first_view
+from .handing import Handing
 from .imageforms import ImageOffer, ImageSlice, NoImage, WantImage
 from .messages import (
     Accept,
@@ -41,6 +43,7 @@ from .messages import (
     Decided,
     Fetch,
     Follow,
+    Hand,
     Join,
     Leave,
     Link,
@@ -92,7 +95,9 @@ class Member:
             streams, old = Streams.start(standing.newest), streams
         self.suspicion = Suspicion(recovered.id, timing)
         self.suspicion.watch(standing.newest, now)
-        self.ordering = Ordering(standing, self.outbox, self.neighbours, self.pending, streams, old)
+        rooms = standing, self.outbox, self.neighbours, self.pending
+        self.handing = Handing(*rooms)
+        self.ordering = Ordering(*rooms, streams, old, self.handing.ordered)
         self.views = Views(standing, self.outbox, self.neighbours, self.ordering, self.suspicion)
         self.calling = Calling(standing, self.ordering, self.suspicion, chance, now)
         self.council = Council(
@@ -233,6 +238,7 @@ class Member:
         self.standing.now = now
         self.ordering.advance(stamp)
         self.ordering.flush()
+        self.handing.advance()
         self.neighbours.tell_links(self.ordering.streams)
         return self.outbox.take()
 
@@ -265,6 +271,8 @@ class Member:
                 self.calling.hear_change(payload)
                 self._join()  # who shall get a vote says which disk it has
                 council.call()
+            case Hand():
+                self.handing.hear(source, payload)
             case Leave():
                 self.calling.hear_leave(source, payload)
                 council.call()
@@ -294,7 +302,9 @@ class Member:
         if self.standing.newest is NOTHING and self._charter is not None:
             view = first_view(self._charter, self.standing.id, self.calling.joins())
             if view is not None:
-                self.neighbours.flood(Decided(view))
+                # Not said before it is durable: after a restart its founder would make another one.
+                self.views.learn(view)
+                self.outbox.when_durable(partial(self.neighbours.flood, Decided(view)))
 
     def _join(self) -> None:
         """Says that this process runs and is no active member (S3, R1, U3)."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from duckrow.node.commands import Command
 from duckrow.node.row import Bundle, Item, View
 
 from .imageforms import ImageMessage
@@ -155,6 +156,12 @@ class Change(NamedTuple):
     durability: str = ""  # empty: as it is
 
 
+class Hand(NamedTuple):
+    """Commands of a node that has no vote any more, for a member to order (R3)."""
+
+    commands: tuple[Command, ...]
+
+
 class Leave(NamedTuple):
     """This incarnation ends in order, and the others need not wait to find out."""
 
@@ -162,7 +169,18 @@ class Leave(NamedTuple):
 
 
 Payload = (
-    Prepare | Promise | Accept | Accepted | Refusal | Decided | Fetch | Tail | Join | Change | Leave
+    Prepare
+    | Promise
+    | Accept
+    | Accepted
+    | Refusal
+    | Decided
+    | Fetch
+    | Tail
+    | Join
+    | Change
+    | Hand
+    | Leave
 )
 
 

@@ -14,6 +14,7 @@ own copy is not taken for granted: it acks like everybody else (B3).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -48,6 +49,7 @@ class Ordering:
     pending: Pending
     streams: Streams  # of the newest view
     old: Streams | None  # of the installed view, if that is not the newest (V7)
+    others: Callable[[Bundle], None]  # is shown the items of other origins
     clock: int = attrs.field(default=0, init=False)
     _beat: int = attrs.field(default=0, init=False)
     _stages: int = attrs.field(default=0, init=False)
@@ -220,6 +222,8 @@ class Ordering:
             for stage in self.pending.ordered(bundle):
                 self.outbox.put(Settled(stage))
             self._own_bytes.pop(s, None)
+        else:
+            self.others(bundle)
 
     def _streams_of(self, view: int) -> Streams | None:
         if self.streams.view == view:

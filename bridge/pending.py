@@ -112,6 +112,18 @@ class Pending:
                 size += more
         return Waiting(tuple(commands), tuple(stages))
 
+    def first(self, commands_max: int, bytes_max: int) -> tuple[Command, ...]:
+        """The oldest that are on disk, of a node that orders nothing itself; they stay (R3)."""
+        found: list[Command] = []
+        size = 0
+        for waiting in (*self._bundled.values(), *self._staged):
+            for command in waiting.commands:
+                size += size_of([command])
+                if found and (len(found) == commands_max or size > bytes_max):
+                    return tuple(found)
+                found.append(command)
+        return tuple(found)
+
     def staged(self, bundle: Bundle) -> None:
         """What was taken fresh is on disk now, and waits for a view to act in."""
         self._staged.append(Waiting(bundle.commands, (name_of(bundle),)))

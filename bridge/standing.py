@@ -80,9 +80,9 @@ class Standing:
 
     @property
     def keeps_row(self) -> bool:
-        """All but witnesses."""
+        """All but witnesses, and who knows no view yet does not know whether it is one."""
         voter = voter_of(self.newest, self.id)
-        return voter is None or voter.data
+        return self.newest.id > 0 and (voter is None or voter.data)
 
     @property
     def holds_data(self) -> bool:

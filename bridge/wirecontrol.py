@@ -9,7 +9,7 @@ from typing import Any, Final
 from duckrow.node.env import Buffer
 from duckrow.node.errors import Corrupt
 from duckrow.node.forms import encode_view
-from duckrow.node.row import View
+from duckrow.node.row import Bundle, View
 from duckrow.node.rowwire import (
     Written,
     as_bytes,
@@ -29,6 +29,7 @@ from .messages import (
     Change,
     Decided,
     Fetch,
+    Hand,
     Join,
     Leave,
     Payload,
@@ -54,6 +55,7 @@ class PayloadKind(enum.IntEnum):
     JOIN = 9
     CHANGE = 10
     LEAVE = 11
+    HAND = 12
 
 
 def encode_payload(payload: Payload) -> Written:
@@ -137,6 +139,18 @@ def _decode_tail(fields: list[Any], body: Buffer) -> Tail:
     return Tail(view, tuple(found))
 
 
+def _encode_hand(hand: Hand) -> Written:
+    head, body = encode_bundle(Bundle(0, 0, 0, 0, 0, hand.commands))
+    return Written([head], body)
+
+
+def _decode_hand(fields: list[Any], body: Buffer) -> Hand:
+    bundle, _, end = decode_bundle(fields[0], body, 0)
+    if end != len(body):
+        raise Corrupt("behind the commands that are handed on there is something else in the frame")
+    return Hand(bundle.commands)
+
+
 def _decode_prepare(fields: list[Any], _: Buffer) -> Prepare:
     register, ballot, view = fields[:3]
     check_numbers(register)
@@ -200,6 +214,7 @@ _ENCODE: Final[dict[type, tuple[PayloadKind, Callable[[Any], Written]]]] = {
     Tail: (PayloadKind.TAIL, _encode_tail),
     Join: (PayloadKind.JOIN, lambda j: Written(list(j))),
     Change: (PayloadKind.CHANGE, lambda c: Written(list(c))),
+    Hand: (PayloadKind.HAND, _encode_hand),
     Leave: (PayloadKind.LEAVE, lambda x: Written([x.incarnation])),
 }
 _DECODE: Final[dict[int, Callable[[list[Any], Buffer], Payload]]] = {
@@ -213,5 +228,6 @@ _DECODE: Final[dict[int, Callable[[list[Any], Buffer], Payload]]] = {
     PayloadKind.TAIL: _decode_tail,
     PayloadKind.JOIN: _decode_join,
     PayloadKind.CHANGE: _decode_change,
+    PayloadKind.HAND: _decode_hand,
     PayloadKind.LEAVE: lambda fields, _: Leave(_number(fields)),
 }

@@ -186,8 +186,11 @@ class BridgedRow:
         own = welcome.id if welcome is not None else 0
         for item in items:
             content = item.content
-            if isinstance(content, Bundle) and content.origin == own:
+            if not isinstance(content, Bundle):
+                continue
+            if content.origin == own:
                 self._taken.append(content[:3])
+            if content.origin == own or own not in self._status.members:  # handed on (R3)
                 for head, _ in content.commands:
                     self._forget(head)
         if items and self._ordered and items[-1].position >= self._ordered_until:

@@ -25,6 +25,7 @@ from duckrow.bridge.messages import (
     Decided,
     Fetch,
     Follow,
+    Hand,
     Join,
     Leave,
     Link,
@@ -112,6 +113,7 @@ PAYLOADS = st.one_of(
     st.builds(
         Change, NUMBERS, IDS, IDS, st.booleans(), IDS, IDS, st.sampled_from(["", "fsync", "memory"])
     ),
+    st.builds(Hand, st.lists(COMMANDS, min_size=1, max_size=4).map(tuple)),
     st.builds(Leave, NUMBERS),
 )
 LINKS = st.builds(

@@ -63,8 +63,11 @@ class Load:
             turn = self.fresh()
             body = b"single %d" % self._pids
             topic = self.world.chance.choice(["t0", "t1", "t2"])
-            command = makers.produce(turn, topic, body, 1)
-            if self.world.chance.random() < 0.5:
+            there = machine.node.state.topic("t2")
+            meant = there.id if topic == "t2" and there is not None else 0
+            topic = topic if topic != "t2" or meant else "t0"
+            command = makers.produce(turn, topic, body, 1, topic_id=meant)
+            if not meant and self.world.chance.random() < 0.5:  # another topic may be there by then
                 where = machine.id, machine.disk.uuid
                 accepted = self.world.ledger.accepted
                 machine.node.when_accepted(command, partial(accepted.__setitem__, body, where))

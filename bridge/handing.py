@@ -1,0 +1,69 @@
+"""Handing: what a node without a vote still has to be ordered goes to one that can (R3).
+
+A machine that is retired may have commands on its disk that it told a producer were accepted.  It
+never acts again, so it gives them to the nearest member, in their order and one bundle's worth at a
+time, and again until they are in the row.  Whatever comes twice by that is known by its lanes.
+
+    pending ──► Hand ──► a member, as if its own node had submitted it ──► an item ──► gone from here
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from duckrow.node.commands import Command
+from duckrow.node.limits import BUNDLE_BYTES_MAX
+from duckrow.node.row import Bundle
+
+from .effects import Settled
+from .electorate import voter_of
+from .messages import Hand
+from .neighbours import Neighbours
+from .ordering import BUNDLE_COMMANDS
+from .outbox import Outbox
+from .pending import Pending
+from .standing import Standing
+
+
+@attrs.define
+class Handing:
+    standing: Standing
+    outbox: Outbox
+    neighbours: Neighbours
+    pending: Pending
+    _given: tuple[Command, ...] = attrs.field(default=(), init=False)
+    _given_at: float = attrs.field(default=0.0, init=False)
+    _taken: dict[int, tuple[Command, ...]] = attrs.field(factory=dict, init=False)  # by source
+
+    @property
+    def is_due(self) -> bool:
+        """Its row is complete: what was in the last cut it acted for is not pending any more (P3)."""
+        standing, view = self.standing, self.standing.newest
+        retired = voter_of(view, standing.id) is None and 0 < standing.installed == view.id
+        return retired and len(self.pending) > 0
+
+    def advance(self) -> None:
+        """At the end of a round: what comes next, or the same again after a while."""
+        if not self.is_due:
+            return
+        now, paths = self.standing.now, self.neighbours.routes.paths
+        there = [m.id for m in self.standing.newest.members if m.id in paths]
+        first = self.pending.first(BUNDLE_COMMANDS, BUNDLE_BYTES_MAX)
+        again = now - self._given_at >= self.standing.timing.retry
+        if there and (first != self._given or again):
+            self._given, self._given_at = first, now
+            nearest = min(there, key=lambda id_: (len(paths[id_]), id_))
+            self.neighbours.flood(Hand(first), nearest)
+
+    def hear(self, source: int, hand: Hand) -> None:
+        """At a member.  If too much waits here already it comes again; what was taken is not."""
+        if not self.standing.active or self._taken.get(source) == hand.commands:
+            return
+        if self.pending.submit(hand.commands):
+            self._taken[source] = hand.commands
+
+    def ordered(self, bundle: Bundle) -> None:
+        """An item of somebody else, which may carry what was handed on."""
+        if voter_of(self.standing.newest, self.standing.id) is None and len(self.pending):
+            for stage in self.pending.ordered(bundle):
+                self.outbox.put(Settled(stage))

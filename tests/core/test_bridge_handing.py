@@ -1,0 +1,112 @@
+"""What a retired machine has accepted is ordered all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.bridgecluster import Cluster
+from duckrow.bridge.effects import Settled
+from duckrow.bridge.messages import Acks, Hand, Join
+from duckrow.node.commands import Command
+from duckrow.node.row import Bundle
+
+
+def retired_with(*words: str) -> Cluster:
+    """3 is cut off, takes these commands, and loses its vote meanwhile."""
+    cluster = Cluster(1, 2, 3)
+    for other in (1, 2):
+        cluster.cut(3, other)
+    cluster.beats(15)
+    assert cluster.acting() == [1, 2]
+    for word in words:
+        cluster.submit(3, word)
+    cluster.settle()
+    cluster.change(1, 3)
+    cluster.beats(5)
+    assert [voter[0] for voter in cluster.view(1).voters] == [1, 2]
+    return cluster
+
+
+def back(cluster: Cluster) -> None:
+    for other in (1, 2):
+        cluster.link(other, 3)
+    cluster.settle()
+    cluster.beats(20)
+
+
+def test_what_a_retired_machine_had_staged_is_ordered_by_others_in_its_order() -> None:
+    cluster = retired_with("a", "b", "c")
+
+    back(cluster)
+
+    assert cluster.words(1) == cluster.words(2) == cluster.words(3) == ["a", "b", "c"]
+    assert len(cluster.members[3].pending) == 0
+    settled = [r.name for r in cluster.disks[3].records if isinstance(r, Settled)]
+    staged = [b[:3] for b in cluster.staged if b.origin == 3]
+    assert sorted(settled) == sorted(staged) != []
+    assert [b.origin for b in cluster.rows[1] if isinstance(b, Bundle)] == [1]
+
+
+def test_also_after_its_restart() -> None:
+    cluster = retired_with("a", "b")
+    cluster.stop(3)
+    cluster.start(3)
+
+    cluster.settle()
+    cluster.beats(20)
+
+    assert cluster.words(1) == ["a", "b"]
+    assert cluster.disks[3].recovered(3, 9).staged == ()
+
+
+def test_what_was_lost_on_the_way_is_said_again() -> None:
+    cluster = retired_with("a")
+    cluster.stops = lambda a, b, message: (
+        a == 3 and isinstance(getattr(message, "payload", 0), Hand)
+    )
+    back(cluster)
+    assert cluster.words(1) == []
+
+    cluster.stops = lambda a, b, message: False
+    cluster.beats(10)
+
+    assert cluster.words(1) == ["a"]
+
+
+def test_what_was_taken_is_not_taken_again() -> None:
+    """The member stood still, and heard the same thing several times at once."""
+    cluster = retired_with("a")
+    hand = Hand((Command(b"a"),))
+    for _ in range(3):
+        cluster.control(1, 3, hand)
+    cluster.settle()
+
+    assert cluster.words(1) == ["a"]
+
+
+def test_what_is_in_the_last_cut_is_not_handed_on() -> None:
+    """It was in a bundle of the last view that the machine acted in, and that bundle counts."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stops = lambda a, b, message: isinstance(message, Acks)
+    cluster.submit(3, "a")
+    cluster.settle()
+    cluster.stops = lambda a, b, message: False
+    cluster.change(1, 3)
+    cluster.beats(20)
+
+    assert cluster.words(1) == cluster.words(3) == ["a"]
+    assert cluster.said(3, Hand) == []
+
+
+@pytest.mark.parametrize("voter", [1, 3])
+def test_who_has_a_vote_hands_nothing_on(voter: int) -> None:
+    cluster = Cluster(1, 2, 3)
+    for other in (1, 2):
+        cluster.cut(3, other)
+    cluster.submit(3, "a")
+    cluster.beats(20)
+    back(cluster)
+
+    assert cluster.words(1) == ["a"]
+    assert cluster.said(voter, Hand) == []
+    assert cluster.said(3, Join) != []
