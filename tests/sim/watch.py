@@ -53,8 +53,9 @@ class Watch:
     def _note_lineage(self, node: Keeper) -> None:
         seen = self._seen
         lineage = node.state.view.lineage if node.state.view is not None else 0
-        if seen.ambiguous or (seen.lossy and lineage != self._lineage):
-            # What a loss of power took, others may now have in its place; the lineage says so.
+        if seen.ambiguous or ((seen.lossy or seen.doubted) and lineage != self._lineage):
+            # What a loss of power, or a disk that failed a sync, took: others may now be in its
+            # place, and the lineage says so.
             self._items.clear()
             self._hashes.clear()
         elif lineage != self._lineage and self._lineage and not (seen.flips or seen.doubted):
