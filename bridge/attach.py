@@ -198,7 +198,7 @@ class _Node:
         elif kind == Said.GIVEN:
             self._image.begins(fields)
         elif kind == Said.PIECE:
-            self._image.piece(frame.body)
+            self._image.piece(fields[0], frame.body)
         elif kind == Said.ASK:
             reference, what, *arguments = fields
             self._nursery.start_soon(self._answer, reference, what, arguments, frame.body)

@@ -1,4 +1,7 @@
-"""Catch-up: from which neighbour a node that is not active follows the row (C1).
+"""Catch-up: from which neighbour a node that is not active gets what it lacks of the row.
+
+    the next item is kept there       it is *followed* from there (C1)
+    nobody keeps it any more          an *image* is taken (C4), from one who may have one
 
 The row is the same everywhere, so any switch at any position is right (C2).  But what the former
 neighbour still sends must not be taken for what the new one does: every switch is a new
@@ -41,3 +44,30 @@ class Following:
 
     def takes(self, generation: int) -> bool:
         return self.upstream is not None and generation == self.generation
+
+
+@attrs.define
+class ImageSource:
+    """Whose image is taken.  Who had none is asked again when all others had none."""
+
+    peer: int | None = attrs.field(default=None, init=False)
+    _had_none: dict[int, None] = attrs.field(factory=dict, init=False)
+
+    def choose(self, offers: Mapping[int, int]) -> bool:
+        """`offers` as above, of those that are ahead.  True: it is another one now."""
+        before = self.peer
+        if self.peer not in offers or self.peer in self._had_none:
+            self.peer = None
+        if self.peer is None and offers:
+            left = [peer for peer in sorted(offers) if peer not in self._had_none]
+            if not left:
+                self._had_none.clear()
+                left = sorted(offers)
+            self.peer = max(left, key=lambda peer: offers[peer])
+        if not offers:
+            self._had_none.clear()
+        return self.peer != before
+
+    def failed(self, peer: int) -> None:
+        """It has none now, or it did not come through."""
+        self._had_none[peer] = None

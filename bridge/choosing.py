@@ -40,6 +40,7 @@ def choose(
     What would leave no majority is not granted: then nobody gets another vote, and after that nobody
     leaves (N8).
     """
+    leaving |= {(id_, each.incarnation) for id_, each in reports.items() if not each.comes}
     for granted, gone in ((change, leaving), (None, leaving), (None, frozenset())):
         found = _choose(view, reports, joins, lag_items, granted, gone)
         if found is not None:
@@ -67,7 +68,8 @@ def _choose(
     voters = {voter[0]: Voter(*voter) for voter in wanted.voters}
     members = {id_: reports[id_].incarnation for id_ in cont}
     for id_, report in reports.items():
-        if id_ not in gone and voters[id_].data and report.position >= behind:
+        caught_up = report.comes and report.position >= behind
+        if id_ not in gone and voters[id_].data and caught_up:
             members.setdefault(id_, report.incarnation)
     for id_, join in sorted(joins.items()):
         voter = voters.get(id_)

@@ -78,6 +78,7 @@ class Council:
             self.ordering.journaled() if exact else None,
             standing.incarnation,
             standing.position,
+            standing.comes,
         )
         promise = Promise(prepare.register, prepare.ballot, *before, report)
         self.outbox.when_durable(partial(self._promised, source, promise))

@@ -18,6 +18,7 @@ class FromNode:
 
     def __init__(self, tell: Callable[[list[Buffer]], None]) -> None:
         self._tell = tell
+        self._number = 0  # of what was asked for: parts of an older one may still come
         self._write: Callable[[bytes], None] | None = None
         self._given: Given | None = None
         self._whole = False
@@ -32,7 +33,8 @@ class FromNode:
         """
         self._write, self._given, self._whole, self._error = write, None, False, None
         self._ended = trio.Event()
-        self._tell(wire.frame([int(Told.GIVE)]))
+        self._number += 1
+        self._tell(wire.frame([int(Told.GIVE), self._number]))
         try:
             await self._ended.wait()
         finally:
@@ -42,15 +44,15 @@ class FromNode:
         return self._given if self._whole else None
 
     def begins(self, fields: list[Any]) -> None:
-        """What it is; None: there is nothing."""
-        if fields[0] is None:
-            self.ends()
-        else:
-            position, view, segments = fields
+        """What it is."""
+        number, position, view, segments = fields
+        if number == self._number:
             self._given = Given(position, view, tuple(segments))
 
-    def piece(self, body: Buffer) -> None:
-        """An empty one is the last."""
+    def piece(self, number: int, body: Buffer) -> None:
+        """An empty one is the last; if it comes first, there is nothing."""
+        if number != self._number:
+            return
         if not len(body):
             self._whole = True
             self.ends()

@@ -32,7 +32,7 @@ from .links import Links
 
 OUTGOING: Final = "outgoing"
 SLICE_BYTES: Final = 256 * KIB
-MAKE_SECONDS: Final = 60.0  # for the node to tell its state
+MAKE_SECONDS: Final = 60.0  # for the node to tell the next part of its state
 KEEP_SECONDS: Final = 30.0  # after somebody asked for a part of it
 READ_BYTES: Final = 256 * KIB
 PIN: Final = 1
@@ -82,8 +82,11 @@ class Giving:
 
     async def _answer(self, want: WantImage) -> ImageMessage:
         image, segment, offset = want
-        if not image and self._offer is None and self._has_room:
-            await self._make()
+        if not image:
+            if self._offer is not None and self._offer.image < offset:
+                await self._forget()  # it is too old to be of use
+            if self._offer is None and self._has_room:
+                await self._make()
         offer = self._offer
         if offer is None or image not in (0, offer.image):
             return NoImage(image)
@@ -116,11 +119,12 @@ class Giving:
             nonlocal size
             file.write(size, [data])
             size += len(data)
+            patience.deadline = trio.current_time() + MAKE_SECONDS
 
         given = None
         try:
             file.truncate(0)
-            with trio.move_on_after(MAKE_SECONDS):
+            with trio.move_on_after(MAKE_SECONDS) as patience:
                 given = await self.source(write)
         finally:
             file.close()

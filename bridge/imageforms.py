@@ -1,6 +1,6 @@
 """What neighbours say about images: asked for slice by slice, by who takes one (C4, N5).
 
-    WantImage(0, 0, 0)        which one is there to be had?       ◄── ImageOffer, or NoImage
+    WantImage(0, 0, 4711)     one of that position at least?      ◄── ImageOffer, or NoImage
     WantImage(p, 0, 81920)    of its state, from that offset      ◄── ImageSlice: bytes
     WantImage(p, 7, 4096)     of its segment 7, from that offset  ◄── ImageSlice: records
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
+from duckrow.node.checksum import crc32c
 from duckrow.node.env import Buffer
 from duckrow.node.errors import Corrupt
 from duckrow.node.forms import DIGEST_BYTES, encode_view
@@ -26,7 +27,7 @@ _PIECE: Final = struct.Struct("<QHI")
 class WantImage(NamedTuple):
     image: int  # its position; 0: any
     segment: int  # 0: the state
-    offset: int
+    offset: int  # of any image: the least position that is of use
 
 
 class ImageOffer(NamedTuple):
@@ -74,12 +75,17 @@ def encode_slice(given: ImageSlice) -> Written:
     body: list[Buffer] = [data] if len(data) else []
     for offset, head, content in pieces:
         body += (_PIECE.pack(offset, len(head), len(content)), head, content)
-    return Written(told, body)
+    crc = 0
+    for part in body:
+        crc = crc32c(part, crc)
+    return Written([*told, crc], body)
 
 
 def decode_slice(fields: list[Any], body: Buffer) -> ImageSlice:
-    image, segment, offset, following = fields[:4]
+    image, segment, offset, following, crc = fields[:5]
     check_numbers(image, segment, offset, following)
+    if crc32c(body) != crc:
+        raise Corrupt("a slice of an image is not what it was")
     if not segment:
         return ImageSlice(image, segment, offset, following, body)
     window, pieces, at = memoryview(body), [], 0

@@ -47,5 +47,4 @@ class Jobs:
                 job.result = await job.work()
             except Full as error:
                 job.error = error
-            finally:
-                job.done.set()
+            job.done.set()  # not after another error: then nobody goes on

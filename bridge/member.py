@@ -212,6 +212,12 @@ class Member:
         if standing.active and 2 * sum(v[1] for v in others) > sum(v[1] for v in view.voters):
             self.neighbours.flood(Leave(standing.incarnation))
 
+    def no_image(self, peer: int, now: float) -> None:
+        """That neighbour has none: somebody else may."""
+        self.standing.now = now
+        self.neighbours.images.failed(peer)
+        self.neighbours.links_due = True
+
     def takes_image(self, position: int) -> bool:
         """Whether one of that position may become the row now (C4)."""
         standing = self.standing
@@ -221,7 +227,7 @@ class Member:
         """An image is the row now, durably: up to that position, in that view (N5)."""
         assert self.takes_image(position)
         standing = self.standing
-        standing.now, standing.stateless = now, False
+        standing.now, standing.stateless, standing.awaits_image = now, False, False
         standing.position = position
         standing.installed, standing.cluster = view.id, view.cluster
         standing.delivered = dict(delivered)
@@ -314,11 +320,8 @@ class Member:
         founds = standing.newest is NOTHING and self._charter is not None
         change = self.calling.change()
         called = change is not None and change.id == standing.id and voter is None
-        if (
-            standing.stateless
-            or standing.active
-            or not (standing.holds_data or stranger or founds or called)
-        ):
+        wants = standing.holds_data or stranger or founds or called
+        if standing.active or not (wants and standing.comes):
             return
         self._joined_at = standing.now
         self.neighbours.flood(

@@ -83,6 +83,7 @@ class Report(NamedTuple):
     journaled: dict[int, int] | None  # by origin; only of an exact one
     incarnation: int
     position: int
+    comes: bool = True  # False: it has to take an image before it can act
 
 
 class Prepare(NamedTuple):

@@ -22,7 +22,7 @@ import attrs
 
 from duckrow.node.row import Bundle
 
-from .catchup import Following
+from .catchup import Following, ImageSource
 from .effects import Alarm, Hang, Image, Send, Serve
 from .flood import Flood
 from .messages import Acks, Base, Control, Link, Message, Newer, Payload
@@ -53,7 +53,7 @@ class Neighbours:
     following: Following = attrs.field(factory=Following, init=False)
     floor: int = attrs.field(default=1, init=False)  # told by the store
     disk: str = attrs.field(default="ok", init=False)
-    image_from: int | None = attrs.field(default=None, init=False)  # whose image is taken
+    images: ImageSource = attrs.field(factory=ImageSource, init=False)
     digests: dict[int, bytes] = attrs.field(factory=dict, init=False)  # by position
     furthest: int = attrs.field(default=0, init=False)  # end of a row that was told of, ever
     _of: dict[int, Neighbour] = attrs.field(factory=dict, init=False)  # by id; links that are up
@@ -122,7 +122,7 @@ class Neighbours:
         if link.follow is None or neighbour.served is None or link.follow[0] != neighbour.served[0]:
             self._serve(peer, neighbour, link.follow)
         ahead = link.position > self.standing.position and self.following.upstream is None
-        if (first or (ahead and self.image_from is None)) and not self.standing.active:
+        if (first or (ahead and self.images.peer is None)) and not self.standing.active:
             self.links_due = True  # at once, so that it can be followed
 
     def tell_links(self, streams: Streams) -> None:
@@ -156,25 +156,25 @@ class Neighbours:
             self.send(peer, link)
 
     def _catch_up(self) -> None:
-        """C1: from whom the row is followed; C4: nobody has what comes next, so from whom an image."""
+        """From whom the row is followed, and if nobody has what comes next, from whom an image."""
         standing = self.standing
-        wanted = None
+        near, far = dict[int, int](), dict[int, int]()
         if not standing.active and standing.keeps_row:
-            links = {p: n.link for p, n in self._of.items() if n.link is not None}
-            near, far = dict[int, int](), dict[int, int]()
-            for peer, link in links.items():
-                if standing.stateless or link.floor > standing.position + 1:
-                    if link.position > standing.position:
+            for peer, neighbour in self._of.items():
+                link = neighbour.link
+                if link is None:
+                    continue
+                if standing.stateless:
+                    if link.position >= standing.position:
                         far[peer] = link.position
-                else:
+                elif link.floor <= standing.position + 1:
                     near[peer] = link.position
+                elif link.position > standing.position:
+                    far[peer] = link.position
             self.following.choose(standing.position, near)
-            if self.following.upstream is None and far:
-                best = max(sorted(far), key=lambda peer: far[peer])
-                wanted = self.image_from if self.image_from in far else best
-        if wanted != self.image_from:
-            self.image_from = wanted
-            self.outbox.put(Image(wanted))
+        standing.awaits_image = bool(far) and self.following.upstream is None
+        if self.images.choose(far if standing.awaits_image else {}):
+            self.outbox.put(Image(self.images.peer))
 
     def digested(self, position: int, digest: bytes) -> None:
         """Of the row here, at a multiple of 1024."""

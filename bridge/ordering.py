@@ -14,7 +14,7 @@ own copy is not taken for granted: it acks like everybody else (B3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -86,6 +86,12 @@ class Ordering:
         if base.view == self.streams.view and self.streams.jump(base.origin, base.s):
             assert not self.standing.active, "all members hold it, and this one does not"
             self.neighbours.pass_base(base)
+
+    def reached(self, delivered: Mapping[int, int]) -> None:
+        """An image has so much of the streams of this view."""
+        for origin, s in delivered.items():
+            if self.streams.reached(origin, s):
+                self.neighbours.pass_base(Base(self.streams.view, origin, s))
 
     def _only_relays(self) -> bool:
         """F6: a data voter that has installed the view may be asked to accept the next one."""

@@ -102,7 +102,9 @@ class Bridge:
         self._jobs = Jobs(self._work.wake)
         disk = journal.store.disk
         self.giving = Giving(disk, journal, self.links, note)
-        self._taking = Taking(disk, self.store, self.links, note, self._jobs.do, self._become)
+        self._taking = Taking(
+            disk, self.store, self.links, note, self._jobs.do, self._become, self._no_image
+        )
 
     @classmethod
     async def open(cls, env: Env, options: BridgeOptions, note: Note = unheard) -> Bridge:
@@ -322,10 +324,14 @@ class Bridge:
         if isinstance(item.content, Bundle) and item.content.origin == self.options.id:
             self.settle([item.content[:3]])
 
-    async def _become(self, offer: ImageOffer, base: BaseForm, segments: list[Segment]) -> None:
-        """An image takes the place of the row, if that has not come so far itself (N5)."""
+    def _no_image(self, peer: int) -> None:
+        self.member.no_image(peer, trio.current_time())
+        self._work.wake()
+
+    async def _become(self, offer: ImageOffer, base: BaseForm, segments: list[Segment]) -> bool:
+        """An image takes the place of the row.  False: that has come so far itself (N5)."""
         if not self.member.takes_image(base.position):
-            return
+            return False
         with trio.CancelScope(shield=True):  # sim-ok: some names, and the dead write none
             await self.journal.rebase(base, segments)
         self.member.based(base.position, offer.view, offer.delivered, trio.current_time())
@@ -333,6 +339,7 @@ class Bridge:
         self._note(INFO, "image_taken position=%d", base.position)
         self.on_image()
         self._work.wake()
+        return True
 
     async def _insist(self, write: Callable[..., object], *args: object) -> Item:
         """What the protocol has to write may use the reserve.

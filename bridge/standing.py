@@ -42,6 +42,7 @@ class Standing:
     now: float  # of the input that is being handled
     active: bool = attrs.field(default=False, init=False)
     stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
+    awaits_image: bool = attrs.field(default=False, init=False)  # nobody has the next item any more
     diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
     learned: deque[float] = attrs.field(factory=deque, init=False)  # when the last views came
 
@@ -101,6 +102,11 @@ class Standing:
             and len(self.newest.members) >= self.newest.min_copies
             and not self.diverged
         )
+
+    @property
+    def comes(self) -> bool:
+        """It could be a member of the next view soon: nobody would have to wait for it."""
+        return not (self.stateless or self.awaits_image)
 
     @property
     def exact(self) -> bool:

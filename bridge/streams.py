@@ -91,13 +91,20 @@ class Streams:
             if s <= stream.have:
                 stream.base = max(stream.base, s)
 
-    def drop_until(self, origin: int, s: int) -> None:
-        """An image has all of it up to there."""
+    def reached(self, origin: int, s: int) -> bool:
+        """An image has all of it up to there, durably.  True: the feed jumps behind it."""
         stream = self.of.get(origin)
-        if stream is not None:
-            for held in [each for each in stream.bundles if each <= s]:
-                del stream.bundles[held]
-            stream.base = max(stream.base, min(s, stream.have))
+        if stream is None:
+            return False
+        jumped = self.jump(origin, s)
+        for held in [each for each in stream.bundles if each <= s]:
+            del stream.bundles[held]
+        stream.base = max(stream.base, s)
+        stream.journaled = max(
+            stream.journaled, s
+        )  # what is reported must not be less than the row
+        stream.durable = max(stream.durable, s)
+        return jumped
 
     def drop_acked_by_all(self) -> None:
         """What a relay that is no member need not keep (F6)."""

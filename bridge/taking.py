@@ -5,7 +5,8 @@
         ──► all of it synced ──► one record: it is the row
 
 A link that is lost costs nothing if it comes back soon: the next slice is asked for again.  If another
-neighbour is to be asked instead, or something that came is damaged, all begins anew.
+neighbour is to be asked instead, or something that came is damaged, or the disk is full, what came goes,
+and all begins anew: later each time, and somewhere else if there is somebody else.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from duckrow.node.env import Disk
 from duckrow.node.errors import Corrupt, Full
 from duckrow.node.events import INFO, WARNING, Note
 from duckrow.node.forms import BaseForm, encode_view
+from duckrow.node.images import discard
 from duckrow.node.incoming import Incoming
 from duckrow.node.rowstore import RowStore
 from duckrow.node.segments import Segment
@@ -31,10 +33,10 @@ from .links import Links
 OFFER_SECONDS: Final = 90.0  # the other node has to write its state down
 SLICE_SECONDS: Final = 5.0  # then it is asked for again
 LINK_SECONDS: Final = 10.0  # for a link to come back
-RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 0.5, 60.0  # after a failure; doubled each time
 
 Between = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
-Become = Callable[[ImageOffer, BaseForm, list[Segment]], Awaitable[None]]
+Become = Callable[[ImageOffer, BaseForm, list[Segment]], Awaitable[bool]]
 
 
 class _GoneError(Exception):
@@ -50,9 +52,10 @@ class Taking:
         note: Note,
         between: Between,  # rounds: nobody else writes then
         become: Become,
+        failed: Callable[[int], None],  # by whom it was not to be had
     ) -> None:
         self._disk, self._store, self._links, self._note = disk, store, links, note
-        self._between, self._become = between, become
+        self._between, self._become, self._failed = between, become, failed
         self._peer: int | None = None  # to be asked
         self._work = Wakeup()
         self._asked: WantImage | None = None
@@ -80,35 +83,47 @@ class Taking:
         Raises:
             DiskFailed: in a group; the process has to end.
         """
+        wait, longest = RETRY_SECONDS
         while True:
             peer = self._peer
             if peer is None:
                 await self._work.wait()
                 continue
+            taken = False
             try:
-                await self._take(peer)
+                taken = await self._take(peer)
             except (_GoneError, Corrupt, Full, OSError) as error:
                 self._note(WARNING, "image_not_taken peer=%d error=%r", peer, str(error))
-            await trio.sleep(RETRY_SECONDS)
+            if taken:
+                wait = RETRY_SECONDS[0]
+            else:
+                self._failed(peer)
+                await trio.sleep(wait)
+                wait = min(2 * wait, longest)
 
-    async def _take(self, peer: int) -> None:
-        offer = await self._ask(peer, WantImage(0, 0, 0), OFFER_SECONDS)
-        if not isinstance(offer, ImageOffer) or offer.image < self._store.position:
-            return
+    async def _take(self, peer: int) -> bool:
+        """False: it has none that is of use."""
+        store = self._store
+        offer = await self._ask(peer, WantImage(0, 0, store.position), OFFER_SECONDS)
+        if not isinstance(offer, ImageOffer) or offer.image < store.position:
+            return False
         self._note(INFO, "image_begins peer=%d position=%d", peer, offer.image)
         first, last = min(offer.segments, default=1), max(offer.segments, default=1)
-        store, reserve = self._store, self._store.images.reserve
-        own = await self._between(partial(reserve, last + 1 - first, first))
+        own = await self._between(partial(store.images.reserve, last + 1 - first, first))
         assert isinstance(own, int)
         incoming = Incoming(self._disk, store.chronicle.copy(), offer.image, first, last, own)
+        taken = False
         try:
             await self._receive(peer, offer, incoming)
             files, segments = await incoming.finish()
+            heard = tuple(sorted(offer.delivered.items()))
+            base = BaseForm(offer.image, offer.digest, encode_view(offer.view), files, heard)
+            taken = bool(await self._between(partial(self._become, offer, base, segments)))
         finally:
             incoming.close()
-        heard = tuple(sorted(offer.delivered.items()))
-        base = BaseForm(offer.image, offer.digest, encode_view(offer.view), files, heard)
-        await self._between(partial(self._become, offer, base, segments))
+            if not taken:
+                await discard(self._disk)
+        return taken
 
     async def _receive(self, peer: int, offer: ImageOffer, incoming: Incoming) -> None:
         offset = 0

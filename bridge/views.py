@@ -109,8 +109,7 @@ class Views:
         self.learn(view)
         self.ordering.old = None
         if view.id == self.standing.newest.id:
-            for origin, s in self.standing.delivered.items():
-                self.ordering.streams.drop_until(origin, s)
+            self.ordering.reached(self.standing.delivered)
             self.outbox.when_durable(partial(self._activate, view.id))
 
     def wedge(self) -> None:

@@ -254,7 +254,7 @@ _DECODE: Final[dict[int, tuple[int, Callable[[list[Any], Buffer], Message]]]] = 
     Kind.MENDED: (3, lambda fields, body: Mended(decode_item(fields, body))),
     Kind.WANT_IMAGE: (3, decode_want),
     Kind.IMAGE_OFFER: (6, decode_offer),
-    Kind.IMAGE_SLICE: (4, decode_slice),
+    Kind.IMAGE_SLICE: (5, decode_slice),
     Kind.NO_IMAGE: (1, decode_none),
 }
 

@@ -95,16 +95,20 @@ def _encode_promise(promise: Promise) -> Written:
             list(ballot),
             None if accepted_ballot is None else list(accepted_ballot),
             None if accepted is None else encode_view(accepted),
-            [report.exact, journaled, report.incarnation, report.position],
+            [report.exact, journaled, report.incarnation, report.position, report.comes],
         ]
     )
 
 
 def _decode_promise(fields: list[Any], _: Buffer) -> Promise:
     register, ballot, accepted_ballot, accepted, report = fields[:5]
-    exact, journaled, incarnation, position = report[:4]
+    exact, journaled, incarnation, position, comes = report[:5]
     check_numbers(register, incarnation, position)
-    if type(exact) is not bool or (accepted is None) != (accepted_ballot is None):
+    if (
+        type(exact) is not bool
+        or type(comes) is not bool
+        or (accepted is None) != (accepted_ballot is None)
+    ):
         raise TypeError(report)
     held = None if journaled is None else of_pairs(journaled)
     return Promise(
@@ -112,7 +116,7 @@ def _decode_promise(fields: list[Any], _: Buffer) -> Promise:
         _ballot(ballot),
         _maybe_ballot(accepted_ballot),
         _maybe_view(accepted),
-        Report(exact, held, incarnation, position),
+        Report(exact, held, incarnation, position, comes),
     )
 
 

@@ -54,6 +54,7 @@ async def adopt(read: Read, store: bytes, snapshots: Snapshots, folder: NumberFo
     state: list[tuple[str, bytes]] = []
     growing: list[tuple[str, bytes]] = []
     rows = bytearray()
+    upto = 0  # of the row; what it does not speak of in between is dead
     async for part in _parts(read, first.size):
         for kind, chunk in pieces.take(part):
             if kind == "state":
@@ -65,11 +66,13 @@ async def adopt(read: Read, store: bytes, snapshots: Snapshots, folder: NumberFo
             elif kind == END:
                 file = NumberFile(bytes(rows), captured=True)
                 rows.clear()
+                after, upto = upto, file.cover.upto
+                here = moved(file, shift, store, after)
                 if file.cover.sealed:
-                    if not await folder.put(file.cover.segment + shift, moved(file, shift, store)):
+                    if not await folder.put(file.cover.segment + shift, here):
                         return False
                 else:
-                    growing += [(PART, piece) for piece in moved(file, shift, store)]
+                    growing += [(PART, piece) for piece in here]
                     growing.append((END, b""))
         await trio.lowlevel.checkpoint()
     if pieces.identity is None or not pieces.ended:

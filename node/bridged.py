@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -52,7 +53,7 @@ async def open_bridged(
         connection.start_soon(row.run)
         await row.ready.wait()
         keeper, housekeeping = await _recovered(env, row, state, numbers, options, note)
-        row.on_give = lambda: housekeeping.give_image(row.give)
+        row.on_give = lambda number: housekeeping.give_image(partial(row.give, number))
         orderly = False
         try:
             async with trio.open_nursery() as nursery:

@@ -74,7 +74,7 @@ class BridgedRow:
         # Own commands became `accepted`: a bundle of them is durable on this machine (N3).
         self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
         self.welcome: Welcome | None = None
-        self.on_give: Callable[[], None] = self.give_nothing  # an image is wanted (N5)
+        self.on_give: Callable[[int], None] = self.give_nothing  # an image is wanted (N5)
         self.ready = trio.Event()  # the bridge has answered for the first time
         self._env, self._host, self._port, self._note = env, host, port, note
         self._status = RowStatus(False, (), 0, 0, 0, OK)
@@ -233,19 +233,20 @@ class BridgedRow:
         self._awaited.discard(head)
         return True
 
-    async def give(self, given: Given | None, data: bytes) -> None:
-        """A part of an image, the first being what it is; see giving.py."""
+    async def give(self, number: int, given: Given | None, data: bytes) -> None:
+        """A part of the image of that number, the first being what it is; see giving.py."""
         if (output := self._output) is not None:
             if given is not None:
                 position, view, segments = given
-                self._send(wire.frame([int(Said.GIVEN), position, view, list(segments)]))
+                self._send(wire.frame([int(Said.GIVEN), number, position, view, list(segments)]))
             else:
-                self._send(wire.frame([int(Said.PIECE)], data))
+                self._send(wire.frame([int(Said.PIECE), number], data))
             await output.wait(AHEAD_BYTES)
 
-    def give_nothing(self) -> None:
+    def give_nothing(self, number: int) -> None:
+        """There is no state yet."""
         if self._output is not None:
-            self._send(wire.frame([int(Said.GIVEN), None]))
+            self._send(wire.frame([int(Said.PIECE), number]))
 
     # -- the connection -----------------------------------------------------------------------
 
@@ -310,7 +311,7 @@ class BridgedRow:
         elif kind == Told.SEGMENTS:
             self.store.told = [SegmentInfo(*each) for each in fields[0]]
         elif kind == Told.GIVE:
-            self.on_give()
+            self.on_give(fields[0])
         elif kind == Told.STAGED:
             self.on_staged(wire.commands_of(fields, frame.body, heads_only=True))
         elif kind == Told.REFUSED:

@@ -2,7 +2,7 @@
 
     node ──►  ATTACH  FOLLOW after  SUBMIT commands  SETTLE names  RELEASE  ASK reference, what
     bridge ►  WELCOME  ITEM  STATUS  SEGMENTS  STAGED heads  REFUSED heads  ANSWER reference
-    node ──►  GIVEN what  PIECE bytes                                    when the bridge says GIVE
+    node ──►  GIVEN number, what  PIECE number, bytes          when the bridge says GIVE number
 
 Frames as everywhere; heads are CBOR arrays that begin with the kind.  Items of the past come without
 their bodies, those that were just ordered with them.  Both ends are of one machine and one version,
@@ -46,8 +46,8 @@ class Said(enum.IntEnum):
     SETTLE = 4
     RELEASE = 5
     ASK = 6
-    GIVEN = 7  # an image begins: what it is; or none, there is nothing to give
-    PIECE = 8  # of it, in the body; an empty one is the last
+    GIVEN = 7  # an image begins: what it is
+    PIECE = 8  # of it, in the body; an empty one is the last, and the only one if there is no image
 
 
 class Told(enum.IntEnum):
@@ -60,7 +60,7 @@ class Told(enum.IntEnum):
     STAGED = 5
     REFUSED = 6
     ANSWER = 7
-    GIVE = 8  # an image is wanted
+    GIVE = 8  # an image is wanted; its number is told with all its parts
 
 
 class What(enum.IntEnum):

@@ -56,9 +56,13 @@ async def give(keeper: Keeper, send: Send) -> bool:
                 return False
         await keeper.applied()
     position = state.position
-    held = {each.number for each in store.segments() if numbers.usage.holders(each.number)}
-    held |= {segment_of(place) for place in waiting.values()}
+    held = numbers.needed() | {segment_of(place) for place in waiting.values()}
     files = [file for number in numbers.installed if (file := numbers.file(number)) is not None]
+    needed = [
+        file.data
+        for file in files  # the last one says how far they reach
+        if file is files[-1] or numbers.usage.holders(file.cover.segment)
+    ]
     given = Given(position, encode_view(view), tuple(sorted(held)))
     # From here to the captures there is no checkpoint: all of it shows the same moment.
     of_state = capture(state, CHUNK_BYTES)
@@ -67,7 +71,7 @@ async def give(keeper: Keeper, send: Send) -> bool:
         chunks = chain(
             keptplaces.chunks(waiting),
             (("state", chunk) for chunk in of_state),
-            _rows(file.data for file in files if numbers.usage.holders(file.cover.segment)),
+            _rows(needed),
             growing,
         )
         identity = Identity(store.uuid, view.lineage, position, await store.digest_of(position))

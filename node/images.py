@@ -58,6 +58,17 @@ async def finish(disk: Disk, base: BaseForm | None) -> bool:
     return changed
 
 
+async def discard(disk: Disk) -> None:
+    """What was received, and will not become part of the row.
+
+    Raises:
+        OSError.
+    """
+    for name in await disk.names():
+        if name.startswith(INCOMING):
+            await disk.unlink(name)
+
+
 def _is_index(name: str) -> bool:
     return index_number(name.removeprefix(INCOMING)) is not None
 

@@ -183,8 +183,10 @@ def _tail(
         yield tail[at : at + BLOCK_BYTES]
 
 
-def moved(file: NumberFile, shift: int, store: bytes) -> Iterator[bytes]:
+def moved(file: NumberFile, shift: int, store: bytes, after: int) -> Iterator[bytes]:
     """The pieces of the file that says the same in a store where its segments have higher numbers.
+
+    Between `after` and what it covers nothing is alive, so that it covers that, too.
 
     Places grow by the same sum everywhere, so the rows of a block are moved by one addition of two
     very long numbers.
@@ -204,7 +206,7 @@ def moved(file: NumberFile, shift: int, store: bytes) -> Iterator[bytes]:
         yield block
     columns = (file.keys, file.firsts, file.lasts, file.starts, file.sizes)
     strays = [stray._replace(segment=stray.segment + shift) for stray in file.strays]
-    cover = file.cover._replace(segment=file.cover.segment + shift)
+    cover = file.cover._replace(segment=file.cover.segment + shift, after=after)
     yield from _tail(cover, store, file.rows, columns, strays, sums)
 
 

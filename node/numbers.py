@@ -211,6 +211,10 @@ class Numbers:
         """The store has dropped this dead segment; what is said about it goes too."""
         self._life.drop(segment)
 
+    def needed(self) -> frozenset[int]:
+        """The segments in which something is alive, or may be."""
+        return frozenset([*self.usage.held(), *(growing.segment for growing in self._growing)])
+
     def live_places(self, segment: int) -> Iterator[list[int]]:
         """The places of all live bodies in `segment`, some thousands a step.
 

@@ -100,6 +100,10 @@ class Usage:
     def holders(self, segment: int) -> int:
         return self._holders.get(segment, 0)
 
+    def held(self) -> list[int]:
+        """The segments in which something is alive, but for what is in memory of the index only."""
+        return sorted(segment for segment, holders in self._holders.items() if holders)
+
     def live(self, segment: int) -> int:
         """Bytes of live batches in it, about."""
         return self._live.get(segment, 0)
@@ -171,12 +175,17 @@ def unknown_segments(
 
     `holes` are the stretches (after, upto) of the row that `Numbers.load` could not find.  Bodies
     may lie in older segments than the items that number them, so all older ones are unknown, too.
-    Dropped segments leave holes as well, which touch no segment that is there.
+    Dropped segments leave holes as well, which touch no segment that is there.  Those that came with
+    an image have no items, and hold bodies of any up to their reach.
     """
     touched = [
         segment.number
         for segment in segments
-        if any(after < segment.last and segment.first <= upto for after, upto in holes)
+        if any(after < _end(segment) and segment.first <= upto for after, upto in holes)
     ]
     newest = max(touched, default=-1)
     return frozenset(segment.number for segment in segments if segment.number <= newest)
+
+
+def _end(segment: Segment) -> int:
+    return segment.last if segment.first <= segment.last else segment.reach

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duckrow.bridge import wire
+from duckrow.bridge.imageforms import ImageOffer, ImageSlice, NoImage, WantImage
 from duckrow.bridge.messages import (
     Accept,
     Accepted,
@@ -47,6 +48,7 @@ from duckrow.node.commands import Command
 from duckrow.node.errors import Corrupt, LimitExceeded
 from duckrow.node.forms import encode_view
 from duckrow.node.frames import Frame, FrameReader
+from duckrow.node.incoming import Piece
 from duckrow.node.row import Bundle, Item, Member, View
 from reference import ROOT
 
@@ -98,7 +100,8 @@ def item(position: int, content: Bundle | View) -> Item:
 
 
 ITEMS = st.builds(item, NUMBERS, BUNDLES | VIEWS)
-REPORTS = st.builds(Report, st.booleans(), st.none() | VECTORS, NUMBERS, NUMBERS)
+REPORTS = st.builds(Report, st.booleans(), st.none() | VECTORS, NUMBERS, NUMBERS, st.booleans())
+PIECES = st.builds(Piece, NUMBERS, st.binary(max_size=9), st.binary(max_size=99))
 PAYLOADS = st.one_of(
     st.builds(Prepare, NUMBERS, BALLOTS, VIEWS),
     st.builds(Promise, NUMBERS, BALLOTS, st.none(), st.none(), REPORTS),
@@ -138,6 +141,23 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Control, IDS, NUMBERS, NUMBERS, st.none() | IDS, PAYLOADS),
     st.builds(Ask, st.lists(NUMBERS, max_size=9).map(tuple)),
     st.builds(Mended, ITEMS),
+    st.builds(WantImage, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(
+        ImageOffer, NUMBERS, st.binary(min_size=16, max_size=16), VIEWS, VECTORS, NUMBERS, VECTORS
+    ),
+    st.builds(
+        ImageSlice, NUMBERS, st.just(0), NUMBERS, NUMBERS, st.binary(max_size=99), st.just(())
+    ),
+    st.builds(
+        ImageSlice,
+        NUMBERS,
+        st.integers(1, 2**64 - 1),
+        NUMBERS,
+        NUMBERS,
+        st.just(b""),
+        st.lists(PIECES, max_size=3).map(tuple),
+    ),
+    st.builds(NoImage, NUMBERS),
 )
 
 
@@ -193,7 +213,7 @@ ANYTHING = st.recursive(
 )
 
 
-@given(st.integers(0, 12), st.lists(ANYTHING, max_size=14), st.binary(max_size=100))
+@given(st.integers(0, 13), st.lists(ANYTHING, max_size=14), st.binary(max_size=100))
 def test_nonsense_is_refused(kind: int, fields: list[Any], body: bytes) -> None:
     try:
         found = decode(Frame(cbor.dumps([kind, *fields]), body))
@@ -299,6 +319,10 @@ EXAMPLES: dict[str, Message] = {
     "acks": Acks(1, 1, 2, {1: 2, 3: 9}, 40),
     "base": Base(1, 3, 8),
     "follow": Follow(2, item(10, VIEW)),
+    "want image": WantImage(4711, 7, 4096),
+    "image offer": ImageOffer(4711, b"\x44" * 16, VIEW, {1: 40}, 81920, {7: 8192, 8: 0}),
+    "image slice": ImageSlice(4711, 7, 4096, 4296, pieces=(Piece(4160, b"\x80", b"12345678"),)),
+    "no image": NoImage(4711),
     "prepare": Control(3, 33, 1, None, Prepare(2, (4, 3), VIEW)),
     "join": Control(2, 22, 5, None, Join(22, b"\x33" * 16, 1, 9)),
     "change": Control(1, 11, 6, None, Change(3, 4, 1, instead_of=2)),
@@ -307,7 +331,7 @@ EXAMPLES: dict[str, Message] = {
 
 def examples() -> dict[str, bytes]:
     found = {}
-    for name, block in re.findall(r"^```hex ([a-z]+)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE):
+    for name, block in re.findall(r"^```hex ([a-z ]+)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE):
         found[name] = bytes.fromhex("".join(line.split("|")[0] for line in block.splitlines()))
     return found
 

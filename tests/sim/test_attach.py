@@ -1,162 +1,20 @@
-"""A node and its bridge are two processes: either dies and comes back, and nothing is lost or doubled.
-
-Each is a host of its own here, `m1` the bridge and `n1` its node, since a host has one process.
-"""
+"""A node and its bridge are two processes: either dies and comes back, and nothing is lost or doubled."""
 
 from __future__ import annotations
 
 import random
 from typing import cast
 
-import attrs
 import pytest
 import trio
 
-from duckrow.bridge.attach import Attach
-from duckrow.bridge.process import Bridge
 from duckrow.node import makers
-from duckrow.node.bridged import open_bridged
 from duckrow.node.bridgedrow import BridgedRow
-from duckrow.node.capture import state_hash
-from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
 from duckrow.node.errors import Conflict, NoQuorum
-from duckrow.node.events import unheard
-from duckrow.node.housekeeping import HousekeepingOptions
-from duckrow.node.keeper import Keeper
-from duckrow.node.reading import Pull
 from duckrow.node.row import Bundle
-from sim.clusterkit import BODY, Links, mesh, options_of
-from sim.media import Media
-from sim.world import World
-
-NODE_PORT = 4200
-
-
-@attrs.define
-class Split:
-    world: World
-    links: Links
-    level: str = "fsync"
-    snapshot_items: int = 50
-    bridges: dict[int, Bridge] = attrs.field(factory=dict)
-    nodes: dict[int, Keeper] = attrs.field(factory=dict)
-    results: list[Result] = attrs.field(factory=list)  # of what was answered
-    accepted: dict[int, int] = attrs.field(factory=dict)  # bundles that were said to be staged
-    producing: bool = True
-    busy: dict[int, None] = attrs.field(factory=dict)
-
-    def start_bridge(self, id_: int) -> None:
-        async def main(env: Env) -> None:
-            bridge = await Bridge.open(env, options_of(env, self.links, id_, self.level))
-            attach = Attach(bridge, unheard)
-            self.bridges[id_] = bridge
-            async with trio.open_nursery() as nursery:
-                await nursery.start(env.net.serve, attach.handle, NODE_PORT)
-                nursery.start_soon(bridge.run)
-
-        self.world.start(f"m{id_}", main)
-
-    def start_node(self, id_: int) -> None:
-        async def main(env: Env) -> None:
-            options = HousekeepingOptions(snapshot_items=self.snapshot_items)
-            async with open_bridged(env, f"m{id_}", NODE_PORT, options) as keeper:
-                row = cast(BridgedRow, keeper.row)
-                row.on_staged = lambda _: self.accepted.update({id_: self.accepted.get(id_, 0) + 1})
-                self.nodes[id_] = keeper
-                await self.produce(env, id_, keeper)
-
-        self.world.start(f"n{id_}", main)
-
-    def start_all(self) -> None:
-        for id_ in self.links:
-            self.start_bridge(id_)
-            self.start_node(id_)
-
-    def kill(self, what: str, id_: int, *, power: bool = False) -> None:
-        (self.bridges if what == "m" else self.nodes).pop(id_, None)
-        self.busy.pop(id_, None) if what == "n" else None
-        self.world.kill(f"{what}{id_}", power=power)
-
-    async def produce(self, env: Env, id_: int, keeper: Keeper) -> None:
-        pid, seq = keeper.fresh_pid(), 0
-        while True:
-            await trio.sleep(0.1 * env.rng.random())
-            if not self.producing:
-                continue
-            seq += 1
-            self.busy[id_] = None
-            turn = makers.Turn(pid, seq=seq, time=env.wall_us())
-            try:
-                result = await keeper.order(makers.produce(turn, "rides", BODY, 3))
-            except NoQuorum:
-                seq -= 1
-            else:
-                assert result.code == Code.ORDERED
-                assert not result.duplicate
-                self.results.append(result)
-            self.busy.pop(id_, None)
-
-    async def until(self, *, seconds: float = 30) -> None:
-        with trio.fail_after(seconds):
-            while not (
-                len(self.nodes) == len(self.bridges) == len(self.links)
-                and all(node.row.status().active for node in self.nodes.values())
-            ):
-                await trio.sleep(0.1)
-
-    async def end(self) -> None:
-        """All nodes have one state, and give the same entries to readers."""
-        self.producing = False
-        with trio.fail_after(30):
-            while True:
-                await trio.sleep(0.3)
-                ends = {bridge.store.position for bridge in self.bridges.values()}
-                ends |= {node.state.position for node in self.nodes.values()}
-                if len(ends) == 1 and not self.busy:
-                    break
-        assert len({state_hash(node.state) for node in self.nodes.values()}) == 1
-        read = [await everything(node) for node in self.nodes.values()]
-        assert all(each == read[0] for each in read)
-        numbers = [n for first, count in read[0] for n in range(first, first + count)]
-        assert numbers == list(range(1, len(numbers) + 1))
-        for result in self.results:
-            assert (result.first, result.count) in read[0]
-        await trio.sleep(0.5)
-        for id_, bridge in self.bridges.items():
-            assert bridge.store.chronicle.staged == {}, (
-                f"m{id_}: all is applied, nothing is settled"
-            )
-
-
-async def everything(node: Keeper) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    after = 0
-    while True:
-        pulled = await node.reader.pull(Pull("rides", after=after, limit=100_000))
-        if not pulled.batches:
-            return found
-        for batch in pulled.batches:
-            assert bytes(batch.body) == BODY
-            found.append((batch.first, batch.count))
-            after = batch.first + batch.count - 1
-
-
-def play(
-    seed: int,
-    script: object,
-    level: str = "fsync",
-    tolerate: tuple[type[Exception], ...] = (),
-) -> Split:
-    world = World(seed, tolerate=tolerate)
-    found: list[Split] = []
-
-    async def main(world: World) -> None:
-        found.append(Split(world, mesh(3), level))
-        await script(found[0])  # type: ignore[operator]
-
-    world.run(main)
-    return found[0]
+from sim.clusterkit import BODY
+from sim.pairkit import NODE_PORT, Split, play
 
 
 def test_nodes_at_their_bridges_have_one_state() -> None:
@@ -402,9 +260,7 @@ def test_a_node_whose_bridge_has_another_store_ends_and_a_new_one_has_the_same_r
         await split.until()
         await trio.sleep(0.5)
         split.kill("m", 1)
-        host = split.world.host("m1")
-        note, host.media = host.media.note, Media(99)
-        host.media.note, host.media.on_crash = note, host._crash
+        split.lose_disk("m1")
         split.start_bridge(1)
         await trio.sleep(1)
         assert not split.world.host("n1").alive

@@ -11,7 +11,7 @@ import trio
 from duckrow.bridge.admin import Admin
 from duckrow.node.errors import Corrupt, NoQuorum, Refused, Timeout
 from sim.clusterkit import Cluster, Links, mesh
-from sim.test_attach import Split
+from sim.pairkit import Split
 from sim.test_cluster import play
 from sim.world import World
 

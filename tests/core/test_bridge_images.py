@@ -1,0 +1,165 @@
+"""Images, as far as the protocol goes: who takes one, from whom, and what holds when it is the row."""
+
+from __future__ import annotations
+
+from core.bridgecluster import Cluster
+from core.bridgekit import run, view
+from duckrow.bridge.catchup import ImageSource
+from duckrow.bridge.choosing import choose
+from duckrow.bridge.messages import Promise, Report
+
+
+def test_the_image_is_taken_from_who_is_furthest_ahead() -> None:
+    source = ImageSource()
+
+    assert source.choose({2: 9, 3: 12, 4: 12})
+    assert source.peer == 3
+    assert not source.choose({2: 20, 3: 12}), "it stays, as long as that one is there"
+    assert source.choose({2: 20})
+    assert source.peer == 2
+    assert source.choose({})
+    assert source.peer is None
+
+
+def test_who_has_no_image_is_asked_again_when_all_others_had_none() -> None:
+    source = ImageSource()
+    source.choose({2: 9, 3: 12})
+    asked = []
+    for _ in range(4):
+        assert source.peer is not None
+        asked.append(source.peer)
+        source.failed(source.peer)
+        source.choose({2: 9, 3: 12})
+
+    assert asked == [3, 2, 3, 2]
+
+
+def test_who_has_to_take_an_image_is_no_member_however_close_it_seems() -> None:
+    reports = {id_: Report(True, {}, run(id_), 50) for id_ in (1, 2)}
+    waits = Report(False, None, run(3, 1), 49, comes=False)
+    found = choose(view(), {**reports, 3: waits}, {}, lag_items=10)
+
+    assert found is not None
+    assert [member.id for member in found.members] == [1, 2]
+
+
+def test_who_needs_an_image_goes_on_if_there_is_no_majority_without_it() -> None:
+    reports = {1: Report(True, {}, run(1), 50), 2: Report(True, {}, run(2), 50, comes=False)}
+    found = choose(view(), reports, {}, lag_items=10)
+    late = choose(
+        view(),
+        {1: reports[1], 3: Report(False, None, run(3, 1), 49, comes=False)},
+        {},
+        lag_items=10,
+    )
+
+    assert found is not None
+    assert [member.id for member in found.members] == [1, 2]
+    assert late is None, "it could not act, and everybody would wait for it"
+
+
+def pruned(cluster: Cluster, *ids: int) -> None:
+    """These keep nothing of what is in the row now."""
+    for id_ in ids:
+        member = cluster.members[id_]
+        member.neighbours.floor = member.standing.position + 1
+
+
+def take_image(cluster: Cluster, id_: int, of: int) -> None:
+    """All at once, as the stores would have done it."""
+    giver, taker = cluster.members[of].standing, cluster.members[id_]
+    assert taker.takes_image(giver.position)
+    cluster.rows[id_] = list(cluster.rows[of])
+    taker.based(giver.position, cluster.view(of), giver.delivered, cluster.now)
+    cluster._end(id_)
+    cluster.settle()
+
+
+def image_source(cluster: Cluster, id_: int) -> int | None:
+    return cluster.members[id_].neighbours.images.peer
+
+
+def test_a_machine_that_nobody_can_be_followed_by_takes_an_image_and_comes_back() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.beats(15)
+    cluster.submit(1, "a", "b")
+    cluster.settle()
+    pruned(cluster, 1, 2)
+    cluster.start(3)
+    cluster.beats(20)
+
+    assert cluster.acting() == [1, 2], "it is no member, so nobody waits for it"
+    assert cluster.view(1).id == 2
+    assert image_source(cluster, 3) == 1
+    take_image(cluster, 3, of=1)
+    cluster.beats(5)
+    assert cluster.acting() == [1, 2, 3]
+    assert image_source(cluster, 3) is None
+    cluster.submit(3, "c")
+    cluster.settle()
+    assert cluster.words(1) == cluster.words(3) == ["a", "b", "c"]
+
+
+def test_who_can_follow_somebody_takes_no_image() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.beats(15)
+    cluster.submit(1, "a", "b")
+    cluster.settle()
+    pruned(cluster, 1)
+    cluster.start(3)
+    cluster.beats(10)
+
+    assert image_source(cluster, 3) is None
+    assert cluster.words(3) == ["a", "b"]
+
+
+def test_a_bridge_whose_node_lost_its_state_leaves_and_comes_back_with_an_image() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.members[3].need_image(cluster.now)
+    cluster._end(3)
+    cluster.beats(10)
+
+    assert cluster.acting() == [1, 2]
+    assert image_source(cluster, 3) == 1, "also where nothing is ordered meanwhile"
+    take_image(cluster, 3, of=1)
+    cluster.beats(5)
+    assert cluster.acting() == [1, 2, 3]
+
+
+def test_a_bridge_whose_node_lost_its_state_stays_if_the_others_cannot_go_on_without_it() -> None:
+    cluster = Cluster(1, 2)
+    cluster.members[2].need_image(cluster.now)
+    cluster._end(2)
+    cluster.beats(10)
+
+    assert cluster.acting() == [1, 2]
+    assert cluster.view(1).id == 1
+
+
+def test_what_is_reported_behind_an_image_is_not_less_than_what_is_in_it() -> None:
+    """Or a cut could be below what others have delivered."""
+    cluster = Cluster(1, 2, 3, 4)
+    cluster.stop(4)
+    cluster.beats(15)
+    cluster.submit(1, "a")
+    cluster.submit(2, "b")
+    cluster.settle()
+    pruned(cluster, 1, 2, 3)
+    cluster.start(4)
+    cluster.stops = lambda a, b, _message: 4 in (a, b)
+    cluster.beats(1)
+    take_image(cluster, 4, of=1)
+    streams = cluster.members[4].ordering.streams
+
+    assert cluster.members[4].ordering.journaled() == {1: 1, 2: 1, 3: 0}
+    assert {origin: stream.have for origin, stream in streams.of.items()} == {1: 1, 2: 1, 3: 0}
+    cluster.stops = lambda _a, _b, _message: False
+    cluster.submit(1, "c")
+    cluster.beats(10)
+    assert cluster.words(4) == ["a", "b", "c"]
+    reports = [each for each in cluster.said(4, Promise) if isinstance(each, Promise)]
+    assert all(each.report.exact is False for each in reports)

@@ -1,0 +1,180 @@
+"""A machine that was away longer than the row is kept comes back by an image (C4, N4, N5)."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from sim.pairkit import Split, play
+
+KEEP = 100  # entries; a row is forgotten within seconds
+
+
+async def forgotten(split: Split, *others: int) -> None:
+    """Until these keep nothing of what there is now."""
+    end = split.bridges[others[0]].store.position
+    with trio.fail_after(120):
+        while min(split.bridges[each].store.floor for each in others) <= end + 1:
+            await trio.sleep(0.2)
+
+
+async def away(split: Split, *ids: int) -> None:
+    """These are killed, and come back when nobody keeps what comes next there."""
+    for id_ in ids:
+        split.kill("m", id_)
+        split.kill("n", id_)
+    await forgotten(split, *split.bridges)
+    for id_ in ids:
+        split.start_bridge(id_)
+        split.start_node(id_)
+
+
+def test_who_was_away_too_long_takes_an_image_and_goes_on() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        await away(split, 3)
+        await split.until()
+        assert split.bridges[3].store.chronicle.base is not None
+        await trio.sleep(1)
+        await split.end()
+
+    split = play(1, script, keep=KEEP)
+    assert any("image_taken" in note for note in split.notes)
+
+
+def test_a_bridge_that_was_cut_off_too_long_begins_anew_and_so_does_its_node() -> None:
+    """What its clients asked meanwhile is staged, and ordered once."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        split.world.net.partition(["m3"], ["m1", "m2"])
+        await trio.sleep(0.5)
+        await forgotten(split, 1, 2)
+        assert split.busy[3] is None
+        split.world.net.heal()
+        await split.until()
+        assert split.replaced == [3]
+        await trio.sleep(1)
+        await split.end()
+
+    play(2, script, keep=KEEP)
+
+
+def test_a_node_that_lost_its_state_gets_it_from_another_machine() -> None:
+    """Its bridge leaves, takes an image, and acts again (N4)."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 2)
+        split.kill("n", 2)
+        split.lose_disk("n2")
+        split.start_node(2)
+        await trio.sleep(0.1)
+        await split.until()
+        await trio.sleep(1)
+        await split.end()
+
+    split = play(3, script, keep=KEEP)
+    assert any("m2 image_taken" in note for note in split.notes)
+
+
+def test_a_node_that_lost_its_state_gets_it_where_nothing_else_happens() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 2)
+        split.producing = False
+        await trio.sleep(1)
+        split.kill("n", 2)
+        split.lose_disk("n2")
+        split.start_node(2)
+        await trio.sleep(0.1)
+        await split.until()
+        await split.end()
+
+    play(4, script, keep=KEEP)
+
+
+def test_a_machine_whose_disks_are_new_gets_all_that_is_kept() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 2)
+        for what in "mn":
+            split.kill(what, 2)
+            split.lose_disk(f"{what}2")
+        split.start_bridge(2)
+        split.start_node(2)
+        await split.until()
+        await trio.sleep(1)
+        await split.end()
+
+    play(5, script, keep=KEEP)
+
+
+def test_an_image_goes_down_a_chain_hop_by_hop() -> None:
+    """The middle of three: who is behind it can only have one from there."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        await away(split, 3, 4)
+        await split.until(seconds=60)
+        await trio.sleep(1)
+        await split.end()
+
+    links = {1: (2, 5), 2: (1, 3), 3: (2, 4), 4: (3,), 5: (1,)}
+    play(6, script, keep=KEEP, links=links)
+
+
+def dies_amid_an_image(host_name: str, k: int, *, power: bool, level: str = "fsync") -> bool:
+    """Machine 3 takes an image from 2; this process dies before its k-th operation, and comes back."""
+    died = False
+
+    async def script(split: Split) -> None:
+        nonlocal died
+        split.start_all()
+        await split.until()
+        await away(split, 3)
+        host = split.world.host(host_name)
+        host.media.crash_before(k, part=k % 2 == 0)
+        host.crash_is_power_loss = power
+        await trio.sleep(1.0)
+        host.media.disarm()
+        died = not host.alive
+        if died:
+            what, id_ = host_name[0], int(host_name[1])
+            (split.bridges if what == "m" else split.nodes).pop(id_, None)
+            split.busy.pop(id_, None) if what == "n" else None
+            (split.start_bridge if what == "m" else split.start_node)(id_)
+        await split.until()
+        await trio.sleep(0.5)
+        await split.end()
+
+    try:
+        play(k, script, level, links={1: (2,), 2: (1, 3), 3: (2,)}, keep=KEEP)
+    except BaseException as error:
+        error.add_note(f"{host_name} died before operation {k}, {power=}, {level}")
+        raise
+    return died
+
+
+@pytest.mark.parametrize("who", ["m2", "n2", "m3", "n3"])
+def test_giver_and_taker_may_die_amid_an_image(who: str) -> None:
+    for k in (9, 30):
+        dies_amid_an_image(who, k, power=k % 3 == 0)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("who", ["m2", "n2", "m3", "n3"])
+@pytest.mark.parametrize("power", [True, False])
+def test_giver_and_taker_may_die_at_any_moment_of_an_image(who: str, power: bool) -> None:
+    died = [dies_amid_an_image(who, k, power=power) for k in range(1, 70)]
+    assert died.count(True) > 20
