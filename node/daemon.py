@@ -151,7 +151,7 @@ async def _opened(env: Env, options: DaemonOptions) -> AsyncIterator[Keeper]:
     try:
         env.disk.lock(NODE_LOCK)
     except BlockingIOError as error:
-        raise Conflict(f"this folder has a node already: {error}") from error
+        raise Conflict(f"this folder has a node already: {error.strerror}") from error
     supervisor = Supervisor(options.bridge.command, options.data)
     try:
         async with trio.open_nursery() as supervision:

@@ -242,7 +242,7 @@ class LoneRow:
             raise Refused(
                 "this node is alone: whoever shall have others needs a cluster file, and a bridge"
             )
-        return alone(self._id, self.store.options.level, self.status())
+        return alone(self._id, self.store.uuid, self.store.options.level, self.status())
 
     def status(self) -> RowStatus:
         store = self.store

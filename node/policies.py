@@ -12,7 +12,8 @@ All of them can be combined and changed while the topic runs:
                     slot         the same, one of a lane
     partitions      how many; they only grow
     archive         span; entries go by whole spans of so many numbers, so that every node's
-                    archive has the same files; the oldest span may then outstay the limits
+                    archive has the same files; the oldest span may then outstay the limits;
+                    what went stays on each node's disk until its archive has it
     retention       limits; until-consumed needs groups
     delete          never; last-unsubscribe needs groups
     protect_groups, require_group     need groups

@@ -159,7 +159,11 @@ class RealDisk:
     def at(cls, path: str | Path) -> RealDisk:
         """The folder `path`, made (with its parents) when it is missing."""
         path = Path(path).absolute()
-        path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        try:
+            path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        except FileExistsError as error:
+            text = f"{path} should be a folder, and is something else"
+            raise NotADirectoryError(errno.ENOTDIR, text) from error
         return cls(path, {})
 
     async def folder(self, name: str) -> RealDisk:

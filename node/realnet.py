@@ -249,10 +249,10 @@ async def _listen_tcp(address: Tcp, backlog: int | None = None) -> list[trio.Soc
     try:
         return await trio.open_tcp_listeners(address.port, host=address.host, backlog=backlog)
     except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        text = f"{address} is in use: another process listens there"
-        raise OSError(errno.EADDRINUSE, text) from error
+        text = f"nobody can listen at {address}: {error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            text = f"{address} is in use: another process listens there"
+        raise OSError(error.errno, text) from error
 
 
 @contextmanager

@@ -65,10 +65,11 @@ class RowStatus(NamedTuple):
     disk: str  # "ok", "soft" or "hard": which reserve is being used
 
 
-def alone(id_: int, durability: str, status: RowStatus) -> dict[str, Any]:
-    """Who votes, as `duckrow member ls` shows it, where there is only one."""
-    one = {"id": id_, "name": str(id_), "weight": 1, "witness": False, "uuid": ""}
+def alone(id_: int, uuid: bytes, durability: str, status: RowStatus) -> dict[str, Any]:
+    """Who votes, as `duckrow member ls` shows it, where there is only one, and no cluster file."""
+    one = {"id": id_, "name": str(id_), "weight": 1, "witness": False, "uuid": uuid.hex()}
     return {
+        "alone": True,
         "view": status.view,
         "active": status.active,
         "exact": True,

@@ -108,7 +108,9 @@ class RowStore:
         try:
             disk.lock(LOCK)
         except BlockingIOError as error:
-            raise Conflict(f"the row store is in use: {error}; one process may have it") from error
+            raise Conflict(
+                f"the row store is in use: {error.strerror}; one process may have it"
+            ) from error
         done = False
         try:
             doubted = await disk.exists(doubt.NAME)  # then the kernel may have dropped something

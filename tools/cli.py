@@ -114,13 +114,20 @@ def _run(argv: Sequence[str], console: Console) -> int:
         return _failed(error, console, debug="--debug" in argv)
 
 
+def _said(error: Exception) -> str:
+    """The system's own errors without their numbers."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 def _failed(error: Exception, console: Console, *, debug: bool) -> int:
     from duckrow.node.errors import DiskFailed, DuckrowError, UnknownVersion
 
     if debug:
         console.say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, DuckrowError | OSError | DiskFailed | UnknownVersion):
-        console.say(f"duckrow: {error}")
+        console.say(f"duckrow: {_said(error)}")
         return _EXIT_CODES.get(getattr(error, "code", ""), FAILED)
     if not debug:
         console.say(

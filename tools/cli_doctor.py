@@ -147,6 +147,7 @@ def of_node(args: Args, console: Console) -> Iterator[Check]:
 
 def of_status(status: dict[str, Any]) -> Iterator[Check]:
     from .cli import version
+    from .cli_status import of_archive
 
     name = status["node"]
     if not status.get("active", True):
@@ -155,6 +156,9 @@ def of_status(status: dict[str, Any]) -> Iterator[Check]:
         yield Check("node", OK, f"{name} is ready and active, at position {status['position']:,}")
     if status.get("disk", {}).get("state", "ok") != "ok":
         yield Check("node disk", BAD, f"the disk of {name} is full", "duckrow why")
+    if archive := of_archive(status.get("archive", {})):
+        waits = bool(status["archive"]["trouble"]) or not status["archive"]["place"]
+        yield Check("archive", WARN if waits else OK, archive, "duckrow why" if waits else "")
     if status.get("version") not in (None, version()):
         said = f"{name} runs version {status['version']}, and this is {version()}"
         yield Check("versions", WARN, said, "start the node again")

@@ -105,7 +105,7 @@ def _show(found: dict[str, Any], args: Args, console: Console) -> None:
         )
         if found["waits"]:
             console.say(f"nothing is ordered: {found['waits']}")
-        for line in differences(found["nodes"]):
+        for line in () if found.get("alone") else differences(found["nodes"]):
             console.say(line)
 
 

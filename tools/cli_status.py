@@ -35,6 +35,7 @@ PEOPLE: Final = (
     "topics",
     "clients",
     "disk",
+    "archive",
     "view",
     "lineage",
     "state_hash",
@@ -57,7 +58,17 @@ def told(status: dict[str, Any]) -> Row:
     disk = status.get("disk", {})
     free, whole = (_rounded(disk.get(name, 0)) for name in ("free", "size"))
     row = status | {"disk": f"{disk.get('state', '')}, {free} free of {whole}"}
+    row["archive"] = of_archive(status.get("archive", {}))
     return {name: value for name, value in row.items() if value != ""}
+
+
+def of_archive(archive: dict[str, Any]) -> str:
+    """In a sentence; empty if no archiver is there, and none is missed."""
+    place, pinned, trouble = (archive.get(name) for name in ("place", "pinned", "trouble"))
+    if not place and not pinned:
+        return ""
+    said = f"{pinned or 0:,} pruned entries are kept here for {place or 'an archiver'}"
+    return f"{said}: {trouble or 'none has come yet'}" if trouble or not place else said
 
 
 def _rounded(size: float) -> str:

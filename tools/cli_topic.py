@@ -74,7 +74,8 @@ POLICY: Final = (
         "--archive",
         metavar="SPAN",
         kind=or_default(whole(0)),
-        said="entries go by whole spans of so many numbers; 0: one by one",
+        said="prune by whole spans of so many numbers, and keep what is pruned on the disk until an "
+        "archiver has it (there is none yet); 0: no archive",
     ),
 )
 

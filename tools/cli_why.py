@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .clients import client_of
@@ -11,7 +11,7 @@ from .console import Console
 from .output import for_people, output_of
 
 if TYPE_CHECKING:
-    from duckrow.node.topicinfo import TopicInfo
+    from duckrow.node.topicinfo import Pin, TopicInfo
 
 FIELDS: Final = ("what", "why", "next")
 
@@ -28,7 +28,10 @@ def run(args: Args, console: Console) -> int:
     causes: list[Cause] = []
     try:
         with client_of(args, console) as client:
-            causes += of_node(client.status())
+            status = client.status()
+            causes += of_node(status)
+            if status.get("archive", {}).get("pinned"):
+                causes += of_archive(status["archive"], client.pins())
             for name in args.topic or client.topics():
                 try:
                     causes += of_topic(client.topic(name))
@@ -64,6 +67,23 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
     if waiting := status.get("waiting_for"):
         yield Cause(
             "node", f"{status['node']} waits for {', '.join(map(str, waiting))}", "duckrow status"
+        )
+
+
+def of_archive(archive: dict[str, Any], pins: Iterable[Pin]) -> Iterator[Cause]:
+    """What was pruned, and takes room all the same."""
+    if archive["place"] and not archive["trouble"]:
+        return
+    pinned: dict[str, int] = {}
+    for pin in pins:
+        pinned[pin.topic] = pinned.get(pin.topic, 0) + pin.pinned
+    most = max(pinned, key=lambda topic: pinned[topic], default="")
+    if most and pinned[most]:
+        yield Cause(
+            "archive",
+            f"{sum(pinned.values()):,} pruned entries, most of {most}, keep their room on the disk "
+            f"until an archive has them: {archive['trouble'] or 'no archiver has come yet'}",
+            f"duckrow topic set {most} --archive 0 (lets go of them, for good)",
         )
 
 

@@ -12,13 +12,15 @@ import pytest
 import duckrow as library
 from clikit import Done, duckrow
 from duckrow.node.entries import Entries
-from duckrow.node.topicinfo import PartitionInfo, TopicInfo
+from duckrow.node.realio import RealDisk
+from duckrow.node.topicinfo import PartitionInfo, Pin, TopicInfo
 from duckrow.tools.cli import version
 from duckrow.tools.cli_bench import percentile
 from duckrow.tools.cli_doctor import of_data, of_status
+from duckrow.tools.cli_status import told as told_status
 from duckrow.tools.cli_trace import told
 from duckrow.tools.cli_verify import compared
-from duckrow.tools.cli_why import of_node, of_topic
+from duckrow.tools.cli_why import of_archive, of_node, of_topic
 
 
 @pytest.fixture(scope="module")
@@ -352,6 +354,32 @@ def test_an_entry_of_an_empty_partition_is_not_yet_or_pruned() -> None:
         return str(told("t", number, 0, part, Entries(), {"node": "m1"})["state"])
 
     assert [state(1, 1, 0), state(3, 5, 4), state(5, 5, 4)] == ["not yet", "pruned", "not yet"]
+
+
+def test_what_is_kept_for_an_archive_that_does_not_get_on_is_told_with_what_to_do() -> None:
+    pins = [Pin("a", 1, 0, 10, 1, 3, 9, 0), Pin("b", 2, 0, 10, 1, 501, 509, 0)]
+    missed = {"place": "", "pinned": 502, "trouble": ""}
+    (cause,) = of_archive(missed, pins)
+    assert "502 pruned entries, most of b, keep their room" in cause.why
+    assert "no archiver has come yet" in cause.why
+    assert cause.next.startswith("duckrow topic set b --archive 0")
+    (full,) = of_archive(missed | {"place": "/a", "trouble": "its disk is full"}, pins)
+    assert full.why.endswith("its disk is full")
+    assert list(of_archive(missed | {"place": "/a"}, pins)) == []
+
+    assert told_status(status(archive=missed))["archive"] == (
+        "502 pruned entries are kept here for an archiver: none has come yet"
+    )
+    assert "archive" not in told_status(status(archive=missed | {"pinned": 0}))
+    assert [c.state for c in of_status(status(archive=missed))] == ["ok", "warn"]
+    assert [c.state for c in of_status(status(archive=missed | {"place": "/a"}))] == ["ok", "ok"]
+
+
+def test_an_error_of_the_system_is_told_without_its_number(sh: Shell) -> None:
+    done = sh("import T /nope")
+    assert (done.code, done.err) == (1, "duckrow: /nope: No such file or directory\n")
+    with pytest.raises(NotADirectoryError, match=r"/dev/null should be a folder, and is some"):
+        RealDisk.at("/dev/null")
 
 
 def test_a_folder_that_others_may_look_into_is_a_warning(tmp_path: Path) -> None:
