@@ -48,3 +48,11 @@ def is_majority(view: View, ids: Collection[int]) -> bool:
     """More than half of all weights: of the voters, not of the members, and not of the heads (V5)."""
     present = sum(voter[1] for voter in view.voters if voter[0] in ids)
     return 2 * present > sum(voter[1] for voter in view.voters)
+
+
+def missing(view: View, reached: Collection[int]) -> list[int]:
+    """Voters that are away, if those who are not are too few to order anything."""
+    copies = sum(voter[0] in reached for voter in view.voters if voter[3])
+    if is_majority(view, reached) and copies >= view.min_copies:
+        return []
+    return [voter[0] for voter in view.voters if voter[0] not in reached]

@@ -31,6 +31,7 @@ from duckrow.node.storeoptions import StoreOptions
 from duckrow.node.wakeup import Wakeup
 
 from . import effects as do
+from .electorate import missing
 from .follower import Follower
 from .founding import LINEAGE_BITS, Charter, Listed
 from .giving import Giving
@@ -218,7 +219,19 @@ class Bridge:
             durable=min(store.position, store.durable_position),
             view=standing.newest.id,
             disk=store.reserve.state,
+            missing=() if standing.active else self._missing(),
         )
+
+    def _missing(self) -> tuple[str, ...]:
+        """Without which machines nothing can be ordered; none: what there is, is enough."""
+        listed, standing = self.options.listed, self.member.standing
+        reached, charter = self.member.neighbours.routes.paths, self.options.charter
+        if standing.newest.id:
+            away = missing(standing.newest, reached)
+        else:  # it is founded when all are there (G1)
+            founders = charter.founders if charter is not None else ()
+            away = [founder[0] for founder in founders if founder[0] not in reached]
+        return tuple([listed[id_].name if id_ in listed else f"node {id_}" for id_ in away])
 
     # -- the mailbox ------------------------------------------------------------------------
 

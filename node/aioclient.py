@@ -99,6 +99,8 @@ class Client(AsyncClient):
         self._came.set()
         self._came = asyncio.Event()
         self._kick()
+        if self._core.is_turned_away and len(self._addresses) > 1:
+            raise Disconnected(str(self._core.refusal))
         return self._core.is_greeted
 
     async def _run(self) -> None:
@@ -137,9 +139,12 @@ class Client(AsyncClient):
                 self._transport = wire.transport
                 self._kick()
                 await wire.greeted
-            backoff.worked()
             self._trouble = None
-            await wire.end
+            try:
+                await wire.end
+            finally:
+                if self._core.refusal is None:
+                    backoff.worked()
         finally:
             self._transport = None
             if wire.transport is not None:

@@ -282,7 +282,7 @@ class AsyncClient(ABC):
     def _give_up(self, call: Call) -> None:
         if not call.done:
             where = " or ".join(map(str, self._addresses))
-            why = "" if self._trouble is None else f", which cannot be reached: {self._trouble}"
+            why = self._core.trouble(self._trouble)
             self._core.give_up(call, Timeout(f"no answer came in time from {where}{why}"))
             self._kick()
 

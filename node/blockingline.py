@@ -327,8 +327,11 @@ class Line:
             else:
                 self._inside(lambda: core.receive_data(self._buffer[:count]))
             if core.is_greeted:
-                self._backoff.worked()
+                if core.refusal is None:
+                    self._backoff.worked()
                 self._trouble = None
+            if core.is_turned_away and len(self._addresses) > 1:
+                raise Disconnected(str(core.refusal))
         self._flush()
 
     def _flush(self) -> None:
@@ -388,7 +391,7 @@ class Line:
         return " or ".join(str(address) for address in self._addresses)
 
     def _why(self) -> str:
-        return "" if self._trouble is None else f", which cannot be reached: {self._trouble}"
+        return self._core.trouble(self._trouble)
 
 
 def _wall_us() -> int:

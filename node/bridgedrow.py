@@ -71,8 +71,6 @@ class BridgedRow:
         self.broken: Corrupt | None = None
         self.stuck = False  # a full disk is the bridge's concern
         self.store = BridgedStore(self)
-        # Own commands became `accepted`: a bundle of them is durable on this machine (N3).
-        self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
         self.welcome: Welcome | None = None
         self.on_give: Callable[[int], None] = self.give_nothing  # an image is wanted (N5)
         self.ready = trio.Event()  # the bridge has answered for the first time
@@ -90,6 +88,8 @@ class BridgedRow:
         self._unsettled: dict[bytes, Command] = {}  # submitted, and not seen in the row; by head
         self._unsettled_bytes = 0
         self._refused: list[tuple[Command, DuckrowError]] = []
+        self._staged: list[bytes] = []  # heads of what is durable on this machine (N3)
+        self._has_news = False  # besides items: `take` returns, so that it is looked at
         self._taker = Wakeup()
         self._asked: dict[int, _Question] = {}
         self._references = 0
@@ -178,8 +178,9 @@ class BridgedRow:
         if len(self._applied) >= SETTLE_AT and self._output is not None:
             self._settle_applied()
             self._output.flush()
-        while not self._items and not self._refused:
+        while not (self._items or self._refused or self._has_news):
             await self._taker.wait()
+        self._has_news = False
         items = list(self._items)
         self._items.clear()
         welcome = self.welcome
@@ -202,6 +203,10 @@ class BridgedRow:
         """Commands that `submit` took and the bridge then did not: certainly not written."""
         refused, self._refused = self._refused, []
         return refused
+
+    def take_staged(self) -> list[bytes]:
+        staged, self._staged = self._staged, []
+        return staged
 
     def release(self, position: int, oldest_body: int) -> None:
         if self._output is not None:
@@ -299,7 +304,11 @@ class BridgedRow:
             self._items.append(item)
             self._taker.wake()
         elif kind == Told.STATUS:
+            had = self._status.missing
             self.store.floor, self._status = wire.status_of(fields)
+            if self._status.missing and not had:
+                self._has_news = True
+                self._taker.wake()
             if self._status.disk != OK:
                 self._on_tight()
             if not self._ordered_until:
@@ -313,7 +322,10 @@ class BridgedRow:
         elif kind == Told.GIVE:
             self.on_give(fields[0])
         elif kind == Told.STAGED:
-            self.on_staged(wire.commands_of(fields, frame.body, heads_only=True))
+            bundle = wire.commands_of(fields, frame.body, heads_only=True)
+            self._staged += [command.head for command in bundle.commands]
+            self._has_news = True
+            self._taker.wake()
         elif kind == Told.REFUSED:
             code, text, values, *heads = fields
             self._on_refused(

@@ -204,14 +204,15 @@ def welcome_of(fields: list[Any]) -> Welcome:
 
 
 def status(told: RowStatus, floor: int) -> list[Buffer]:
-    active, members, *rest = told
-    return frame([int(Told.STATUS), floor, active, list(members), *rest])
+    active, members, *rest, missing = told
+    return frame([int(Told.STATUS), floor, active, list(members), *rest, list(missing)])
 
 
 def status_of(fields: list[Any]) -> tuple[int, RowStatus]:
     """The floor, too."""
-    floor, active, members, position, durable, view, disk = fields[:7]
-    return floor, RowStatus(active, tuple(members), position, durable, view, disk)
+    floor, active, members, position, durable, view, disk, missing = fields[:8]
+    found = RowStatus(active, tuple(members), position, durable, view, disk, tuple(missing))
+    return floor, found
 
 
 # -- questions to the store ---------------------------------------------------------------------

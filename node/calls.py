@@ -7,6 +7,7 @@ also when the same command came twice, from two connections, after the first one
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import trio
 
@@ -15,6 +16,7 @@ from .effects import WAITING, Answer, Result
 
 Key = tuple[bytes, int, str, int, int]
 Told = Callable[[Result | Exception], None]
+_ACCEPTED: Final = Result(WAITING)
 
 
 def key_of(asked: Head | Answer) -> Key:
@@ -26,21 +28,27 @@ class Calls:
 
     def __init__(self) -> None:
         self._waiting: dict[Key, list[Told]] = {}
+        self._accepting: dict[Key, list[Told]] = {}  # of these, who is content with `accepted`
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def tell(self, key: Key, told: Told) -> None:
-        """`told` gets the final result, or an error; before it, perhaps, that a batch waits."""
+    def tell(self, key: Key, told: Told, *, accepted: bool = False) -> None:
+        """`told` gets the final result, or an error; before it, perhaps, that a batch waits, be it in
+        the row or, if `accepted` is enough, on this disk.
+        """
         self._waiting.setdefault(key, []).append(told)
+        if accepted:
+            self._accepting.setdefault(key, []).append(told)
 
     def forget(self, key: Key, told: Told) -> None:
         """Nobody is there any more."""
-        calls = self._waiting.get(key, [])
-        if told in calls:
-            calls.remove(told)
-            if not calls:
-                del self._waiting[key]
+        for all_ in (self._waiting, self._accepting):
+            calls = all_.get(key, [])
+            if told in calls:
+                calls.remove(told)
+                if not calls:
+                    del all_[key]
 
     async def wait(self, key: Key) -> Result:
         """Until the final result.  Cancelled: what becomes of the command is not known here.
@@ -71,10 +79,18 @@ class Calls:
     def answer(self, answer: Answer) -> None:
         key, result = key_of(answer), answer.result
         if result.code == WAITING:  # a second answer follows, and that one is final
-            for told in self._waiting.get(key, ()):
+            for told in tuple(self._waiting.get(key, ())):
                 told(result)
         else:
             self._wake(key, result)
+
+    def awaits(self, key: Key) -> bool:
+        """Somebody is content with `accepted`."""
+        return key in self._accepting
+
+    def accept(self, key: Key) -> None:
+        for told in self._accepting.pop(key, ()):
+            told(_ACCEPTED)
 
     def fail(self, key: Key, error: Exception) -> None:
         """It certainly does not happen, or this node can no longer tell."""
@@ -85,5 +101,7 @@ class Calls:
             self._wake(key, error)
 
     def _wake(self, key: Key, outcome: Result | Exception) -> None:
+        if self._accepting:
+            self._accepting.pop(key, None)
         for told in self._waiting.pop(key, ()):
             told(outcome)

@@ -26,7 +26,7 @@ from .columns import HeadersLike
 from .effects import ORDERED, WAITING, Result
 from .entries import Entries, entries_of
 from .env import Buffer
-from .errors import Conflict, Corrupt, DuckrowError, Refused, rebuilt
+from .errors import Conflict, Corrupt, DuckrowError, NoQuorum, Refused, Timeout, rebuilt
 from .frames import Frame, FrameReader
 from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX
 from .outbox import HOLD_SECONDS_MAX, Outbox, Sent, error_of
@@ -65,6 +65,9 @@ class ClientCore:
         self._parked: set[int] = set()  # orders whose batches wait in the row
         self._bytes = 0  # of orders that are neither answered nor parked
         self._held_until = 0  # the node would not take orders; by the wall clock
+        self._seen = 0  # position of the newest answer: a node that is behind it makes us wait
+        self.refusal: DuckrowError | None = None  # the last order was not taken, for this reason
+        self.is_turned_away = False  # over this connection: another node may take it
 
     # -- what a user wants ------------------------------------------------------------------------
 
@@ -127,7 +130,8 @@ class ClientCore:
 
     def pull(self, ask: Ask, *, kept: bool = False) -> Call:
         """Its value is Entries."""
-        return self._ask(Verb.KEPT if kept else Verb.PULL, _entries(ask.topic), *ask.fields())
+        seen = ask._replace(seen=max(ask.seen, self._seen))
+        return self._ask(Verb.KEPT if kept else Verb.PULL, _entries(ask.topic), *seen.fields())
 
     def receipt(self, name: ReceiptName, *, wait: bool) -> Call:
         """Its value is a Receipt, with a number as soon as there is one."""
@@ -190,6 +194,12 @@ class ClientCore:
 
     # -- the connection -----------------------------------------------------------------------------
 
+    def trouble(self, met: Exception | None) -> str:
+        """Why no answer came, as the end of a sentence; `met` was met by the last connection."""
+        if self.refusal is not None:
+            return f": {self.refusal}"
+        return "" if met is None else f", which cannot be reached: {met}"
+
     @property
     def is_greeted(self) -> bool:
         return self._greeted
@@ -197,7 +207,7 @@ class ClientCore:
     def connected(self) -> None:
         """There is a new connection."""
         self.frames = FrameReader()
-        self._greeted = False
+        self._greeted = self.is_turned_away = False
         hello = requests.Hello(requests.VERSION, self._name, self._token, {})
         self._hello = frames.encode(requests.request(0, Verb.HELLO, *hello))
 
@@ -325,6 +335,7 @@ class ClientCore:
             "one mean nothing there"
         )
         self._boxes.begin_anew()
+        self._seen = 0
         asked, self._queue = self._queue, deque()
         for request in asked:
             if request.verb in _OF_A_ROW:
@@ -337,11 +348,16 @@ class ClientCore:
     ) -> None:
         if outcome == _FAILED:
             self._settle(reference, sent)
-            pause = self._boxes.refused(outbox, sent, _error(fields))
+            error = _error(fields)
+            if isinstance(error, NoQuorum | Timeout):
+                self.refusal, self.is_turned_away = error, True
+            pause = self._boxes.refused(outbox, sent, error)
             if pause:
                 self._held_until = self._wall_us() + int(pause * 1e6)
             return
         result = requests.result_in(fields)
+        self.refusal = None
+        self._seen = max(self._seen, result.position)
         if outcome == _MORE:
             if reference not in self._parked:
                 self._parked.add(reference)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from . import makers
+from .acceptance import Acceptance
 from .aging import next_due
 from .apply import apply
 from .cache import Cache
@@ -62,9 +63,14 @@ class Keeper:
         self.pins = Pins(state, numbers)
         self.reader = Reader(state, numbers, self.cache, row.store, self.waiters, self.pins)
         self.calls = Calls()
+        self.acceptance = Acceptance(state.lanes.rows)
         self.tally = Tally()
         self.on_progress: Callable[[Item], None] = lambda _item: None  # housekeeping counts
         self.on_turn: Callable[[], None] = lambda: None  # what was answered may be sent
+        self.turned = (
+            trio.Event()
+        )  # with the next items that are applied; then there is another one
+        self.on_missing: Callable[[], None] = lambda: None  # there is no majority any more
         self.wall_us = wall_us
         self._rng = rng
         self._pid = self.fresh_pid()  # of what the node itself wants (N2)
@@ -113,18 +119,23 @@ class Keeper:
         """
         return await self.calls.wait(self.submit(command))
 
-    def submit(self, command: Command, *before: Command, head: Head | None = None) -> Key:
+    def submit(
+        self, command: Command, *before: Command, head: Head | None = None, accepted: bool = False
+    ) -> Key:
         """Puts the command into the row, behind those `before` it; `calls` knows it by this key.
 
-        Whoever has read its head already gives that, too.
+        Whoever has read its head already gives that, too.  `accepted`: somebody is content with that.
 
         Raises:
             Full, NoQuorum: certainly none of them is written.
         """
         if self._ended:
             raise NoQuorum("this node is stopping")
-        self.row.submit([*before, command])
-        return key_of(decode_head(command.head) if head is None else head)
+        if head is None:
+            head = decode_head(command.head)
+        self.row.submit([*before, command], accepted=accepted)
+        self.acceptance.came(head)
+        return key_of(head)
 
     async def barrier(self) -> int:
         """Waits until everything that was ordered before this call is applied; the position."""
@@ -144,12 +155,16 @@ class Keeper:
                 pass  # then it is as empty as before
 
     async def _follow(self) -> None:
+        for raw in self.row.take_staged():  # by an earlier life of this node
+            self.acceptance.came(decode_head(raw))
         done = 0  # since the last turn for others, or longer; `take` need not wait
         woken = self.waiters.woken
         while True:
             items = await self.row.take()
             for command, error in self.row.take_refused():
-                self.calls.fail(key_of(decode_head(command.head)), error)
+                head = decode_head(command.head)
+                self.acceptance.refused(head)
+                self.calls.fail(key_of(head), error)
             for item in items:
                 done += await self._apply(item)
                 if isinstance(item.content, Bundle):
@@ -159,6 +174,12 @@ class Keeper:
                     done = 0
                     self.on_turn()
                     await trio.lowlevel.checkpoint()
+            if items:
+                self.turned.set()
+                self.turned = trio.Event()
+            self._accept()
+            if self.row.status().missing:
+                self.on_missing()
             before, woken = woken, self.waiters.woken
             if 0 < woken - before <= SHOWN_FIRST:
                 # A reader has all of the way before it, and the producer only the way back.  After
@@ -167,6 +188,13 @@ class Keeper:
                 await trio.lowlevel.cancel_shielded_checkpoint()
             self.on_turn()
             self._note_due()
+
+    def _accept(self) -> None:
+        """What is on this disk now (N3)."""
+        for raw in self.row.take_staged():
+            key = key_of(decode_head(raw))
+            if self.calls.awaits(key) and self.acceptance.holds(*key):
+                self.calls.accept(key)
 
     async def _apply(self, item: Item) -> int:
         """How many effects it had."""

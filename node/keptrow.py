@@ -115,8 +115,9 @@ class KeptRow(Protocol):
 
     # The present.
 
-    def submit(self, commands: Sequence[Command]) -> None:
-        """Takes commands into the open bundle, in this order.
+    def submit(self, commands: Sequence[Command], *, accepted: bool = False) -> None:
+        """Takes commands into the open bundle, in this order; `accepted`: `take_staged` is to tell of
+        them, where that is less than the order.
 
         Raises:
             Full: the disk is at its reserve; nothing of it was taken.
@@ -134,6 +135,12 @@ class KeptRow(Protocol):
 
     def take_refused(self) -> Sequence[tuple[Command, DuckrowError]]:
         """What was submitted, and is certainly not written, with the reason."""
+        ...
+
+    def take_staged(self) -> Sequence[bytes]:
+        """Heads of commands that are on this disk now, in the sequence in which they go to the order;
+        the first time, all that an earlier life of this node left there.
+        """
         ...
 
     def release(self, position: int, oldest_body: int) -> None:

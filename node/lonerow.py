@@ -177,7 +177,7 @@ class LoneRow:
 
     # -- N1 ---------------------------------------------------------------------------------
 
-    def submit(self, commands: Sequence[Command]) -> None:
+    def submit(self, commands: Sequence[Command], *, accepted: bool = False) -> None:
         """See `KeptRow.submit`.  Each body was checked against its head by whoever took it in.
 
         Raises:
@@ -232,6 +232,10 @@ class LoneRow:
         """Commands that `submit` took and a full disk then kept out: certainly not written."""
         refused, self._refused = self._refused, []
         return refused
+
+    def take_staged(self) -> Sequence[bytes]:
+        """None: what is on this disk is ordered."""
+        return ()
 
     def release(self, position: int, oldest_body: int) -> None:
         self.store.release(position, oldest_body)

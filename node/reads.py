@@ -29,13 +29,14 @@ from .looks import Look, look_of
 from .output import AHEAD_BYTES, Output
 from .reading import Pull
 from .requests import Ask, Outcome
-from .state import State
 from .waiters import ALL
 
 if TYPE_CHECKING:
+    from .keeper import Keeper
     from .server import Server
 
 WAIT_SECONDS_MAX: Final = 1e9  # what a clock can add to
+SEEN_SECONDS_MAX: Final = 5.0  # for a node to come as far as its reader has been elsewhere
 
 
 class Reads:
@@ -54,16 +55,16 @@ class Reads:
     def pull(self, reference: int, ask: Ask, *, kept: bool = False) -> None:
         """
         Raises:
-            Refused, NoQuorum: it cannot be served; says why.
+            Refused: it cannot be served; says why.
         """
-        pull = self._checked(ask, kept=kept)
-        self._start(reference, self._pull, pull, ask.wait_us / 1e6)
+        pull = _pull_of(ask, kept=kept)
+        self._start(reference, self._pull, pull, ask.wait_us / 1e6, ask.seen)
 
     def follow(self, reference: int, ask: Ask, credit: int) -> None:
         """As `pull`; `credit` is of bytes that may be sent before more is granted."""
-        pull = self._checked(ask)
+        pull = _pull_of(ask)
         self._server.refuse_if_stopping()
-        self._start(reference, self._follow, pull, credit=credit)
+        self._start(reference, self._follow, pull, ask.seen, credit=credit)
 
     def receipt(self, reference: int, key: Key) -> None:
         """Answers once it is known what became of the command."""
@@ -103,23 +104,6 @@ class Reads:
 
     # -- tasks ----------------------------------------------------------------------------------
 
-    def _checked(self, ask: Ask, *, kept: bool = False) -> Pull:
-        here = self._server.node.state.position
-        if ask.seen > here:
-            raise NoQuorum(
-                f"this node has come to position {here:,}, and position {ask.seen:,} was asked for",
-                retry_after=0.1,
-            )
-        return Pull(
-            ask.topic,
-            ask.after,
-            partition=ask.partition,
-            topic_id=ask.topic_id,
-            limit=ask.limit,
-            max_bytes=ask.max_bytes,
-            kept=kept,
-        )
-
     def _start(
         self, reference: int, task: Callable[..., Awaitable[None]], *args: object, credit: int = 0
     ) -> None:
@@ -140,8 +124,28 @@ class Reads:
             del self._tasks[read.reference]
             self._output.flush()
 
-    async def _pull(self, read: _Read, pull: Pull, seconds: float) -> None:
+    async def _come_to(self, read: _Read, position: int) -> None:
+        """This node knows what the reader has been told elsewhere.
+
+        Raises:
+            NoQuorum: it is too far behind.
+        """
+        server = self._server
+        deadline = trio.current_time() + SEEN_SECONDS_MAX
+        while (here := server.node.state.position) < position:
+            server.refuse_if_stopping()
+            if trio.current_time() >= deadline:
+                raise NoQuorum(
+                    f"{server.options.name} has come to position {here:,}, and this reader has seen "
+                    f"position {position:,} elsewhere"
+                )
+            with trio.CancelScope(deadline=deadline) as read.waiting:
+                await server.node.turned.wait()
+            read.waiting = None
+
+    async def _pull(self, read: _Read, pull: Pull, seconds: float, seen: int) -> None:
         server, missing = self._server, 0
+        await self._come_to(read, seen)
         deadline = trio.current_time() + min(seconds, WAIT_SECONDS_MAX)
         await server.node.subscribe(pull.topic)
         while True:
@@ -161,8 +165,9 @@ class Reads:
             pull = look.onward
             await self._wait(read, pull, deadline)
 
-    async def _follow(self, read: _Read, pull: Pull) -> None:
+    async def _follow(self, read: _Read, pull: Pull, seen: int) -> None:
         server = self._server
+        await self._come_to(read, seen)
         await server.node.subscribe(pull.topic)
         while True:
             await self._turn()
@@ -185,7 +190,7 @@ class Reads:
 
     async def _receipt(self, read: _Read, key: Key) -> None:
         server = self._server
-        result = known(server.node.state, key)
+        result = known(server.node, key)
         while result is None or result.code == WAITING:
             server.refuse_if_stopping()
             with trio.CancelScope() as read.waiting:
@@ -235,14 +240,28 @@ class Reads:
         read.waiting = None
 
 
-def known(state: State, key: Key) -> Result | None:
-    """What became of a command; None: it has not come yet.
+def _pull_of(ask: Ask, *, kept: bool = False) -> Pull:
+    return Pull(
+        ask.topic,
+        ask.after,
+        partition=ask.partition,
+        topic_id=ask.topic_id,
+        limit=ask.limit,
+        max_bytes=ask.max_bytes,
+        kept=kept,
+    )
+
+
+def known(node: Keeper, key: Key) -> Result | None:
+    """What became of a command; None: it has not come yet, and nothing is known of it here.
 
     Raises:
         Conflict: its lane is gone, or another epoch's.
     """
     pid, epoch, topic, partition, seq = key
-    lane = state.lanes.rows.get((pid, topic, partition))
+    lane = node.state.lanes.rows.get((pid, topic, partition))
+    if node.acceptance.holds(*key) and (lane is None or seq > lane.last):
+        return Result(WAITING)
     if lane is None or lane.epoch != epoch:
         raise Conflict(
             "nothing is known of this receipt any more: its topic was deleted, or its producer "

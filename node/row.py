@@ -63,6 +63,7 @@ class RowStatus(NamedTuple):
     durable: int  # position up to which the row is durable here
     view: int
     disk: str  # "ok", "soft" or "hard": which reserve is being used
+    missing: tuple[str, ...] = ()  # without these machines there is no majority, by name
 
 
 def alone(id_: int, uuid: bytes, durability: str, status: RowStatus) -> dict[str, Any]:

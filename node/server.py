@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
 import attrs
@@ -18,7 +18,7 @@ import trio
 from . import frames, requests
 from .capture import state_hash
 from .env import Peer
-from .errors import DiskFailed, NoQuorum, Refused, UnknownVersion
+from .errors import DiskFailed, NoQuorum, Refused, Timeout, UnknownVersion
 from .events import ERROR, WARNING, Note, unheard
 from .keeper import Keeper
 from .limits import (
@@ -69,6 +69,7 @@ class Server:
         self._with_output: dict[Session, None] = {}
         self._hash = _Hash()
         node.on_turn = self.flush
+        node.on_missing = self._give_back
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; `handle` works as long as this runs.
@@ -177,6 +178,16 @@ class Server:
         if self.stopping:
             raise NoQuorum("this node is stopping")
 
+    def no_quorum(self, missing: Sequence[str]) -> NoQuorum:
+        return NoQuorum(f"{self.options.name} can order nothing: it does not reach {and_(missing)}")
+
+    def _give_back(self) -> None:
+        """Who waits for the order should look for it elsewhere: it is not known when it goes on here."""
+        why = self.no_quorum(self.node.row.status().missing)
+        error = Timeout(f"whether it is ordered is not known: {why}")
+        for session in self.sessions.values():
+            session.give_back(error)
+
     def welcome(self) -> Welcome:
         view = self.node.state.view
         return Welcome(
@@ -261,6 +272,12 @@ class _Hash:
             took = trio.current_time() - began
             self._not_before = began + took / HASH_SHARE
         return self._position, self._value
+
+
+def and_(names: Sequence[str]) -> str:
+    """As one says it."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def peer_of(stream: trio.abc.Stream) -> Peer:

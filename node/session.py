@@ -21,8 +21,8 @@ import trio
 
 from . import codec, frames, overview, requests
 from .calls import Key
-from .commands import Command, Kind, Produce, Stage, check_body, decode_head
-from .effects import WAITING, Result
+from .commands import Command, Head, Kind, Produce, Stage, check_body, decode_head
+from .effects import WAITING, Code, Result
 from .env import Buffer, Peer
 from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, Refused
 from .events import INFO
@@ -271,20 +271,26 @@ class Session:
             batch = BATCHES[head.kind].of(head)
             codec.check(batch.codec, body, batch.entries)
         elif head.kind not in MAKES_ROOM and self._node.row.status().disk == HARD:
-            lane = self._node.state.lanes.rows.get(head.lane)
-            if lane is not None and lane.epoch == head.epoch and head.seq <= lane.last:
-                result = remembered(lane, head.seq)  # D6: needs no place in the row
-                if result.code != WAITING:
-                    self._answer(reference, *result)
-                    return
+            if (result := self._remembered(head)) is not None:
+                self._answer(reference, *result)
+                return
             raise Full(
                 "the disk is full, and its reserve is for what makes room: delete or prune "
                 "something, or change a policy"
             )
         self._server.refuse_if_stopping()
-        key = self._node.submit(Command(raw, body), head=head)
+        if missing := self._node.row.status().missing:
+            result = self._remembered(head)
+            if result is None and accepted:
+                result = self._gap(head)
+            elif result is None:
+                raise self._server.no_quorum(missing)
+            if result is not None:
+                self._answer(reference, *result)
+                return
+        key = self._node.submit(Command(raw, body), head=head, accepted=accepted)
         order = _Order(self, reference, key, accepted, len(body) + REQUEST_BYTES)
-        self._node.calls.tell(key, order)
+        self._node.calls.tell(key, order, accepted=accepted)
         self._orders[order] = None
         self._open += 1
         self._open_bytes += order.size
@@ -296,18 +302,42 @@ class Session:
             case _:
                 raise Corrupt("this is not a receipt")
         key = pid, epoch, topic, partition, seq
-        result = known(self._node.state, key)
+        result = known(self._node, key)
         if wait and (result is None or result.code == WAITING):
             self._reads.receipt(reference, key)
         elif result is None:
-            raise NoQuorum("it is not in the row")
+            raise NoQuorum(
+                "it is not in the row yet; the machine that accepted it has it, and gives it to the "
+                "others when it reaches them"
+            )
         else:
             self._answer(reference, *result)
+
+    def _gap(self, head: Head) -> Result | None:
+        """Nothing is ordered now that could fill it, so `accepted` would promise a place in vain (N3)."""
+        expected = self._node.acceptance.expected(head)
+        return Result(Code.GAP, detail=expected) if head.seq > expected else None
+
+    def _remembered(self, head: Head) -> Result | None:
+        """What became of a command that was applied before: it needs no place in the row (D6)."""
+        lane = self._node.state.lanes.rows.get(head.lane)
+        if lane is None or lane.epoch != head.epoch or head.seq > lane.last:
+            return None
+        result = remembered(lane, head.seq)
+        return None if result.code == WAITING else result
+
+    def give_back(self, error: DuckrowError) -> None:
+        """Nobody can tell now when what is under way is ordered: who waits for that is told so."""
+        for order in [each for each in self._orders if each.counts and not each.accepted]:
+            self._node.calls.forget(order.key, order)
+            self.told_of(order, error)
 
     def told_of(self, order: _Order, outcome: Result | Exception) -> None:
         """The keeper knows more of an order."""
         waits = isinstance(outcome, Result) and outcome.code == WAITING
-        if not waits:
+        if waits and order.accepted:  # that is all it asked for
+            self._node.calls.forget(order.key, order)
+        if not waits or order.accepted:
             self._orders.pop(order, None)
         if order.counts:  # what waits in the row is no work of this node any more
             order.counts = False
@@ -316,8 +346,6 @@ class Session:
             if self._room is not None and not self._is_full():
                 self._room.set()
                 self._room = None
-        elif order.accepted:
-            return  # it was answered with this: that it waits
         if isinstance(outcome, Result):
             again = waits and not order.accepted
             head = (requests.more if again else requests.answer)(order.reference, *outcome)

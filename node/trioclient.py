@@ -180,8 +180,11 @@ class Client(AsyncClient):
                     await self._receive(stream)
                     if self._core.is_greeted and scope.deadline != math.inf:
                         scope.deadline = math.inf
-                        backoff.worked()
                         self._trouble = None
+                    if self._core.is_greeted and self._core.refusal is None:
+                        backoff.worked()
+                    if self._core.is_turned_away and len(self._addresses) > 1:
+                        raise Disconnected(str(self._core.refusal))
             finally:
                 self._stream = None
                 await trio.aclose_forcefully(cast(trio.abc.AsyncResource, stream))

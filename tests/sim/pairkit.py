@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import trio
@@ -16,7 +16,7 @@ from duckrow.bridge.attach import Attach
 from duckrow.bridge.process import Bridge
 from duckrow.node import makers
 from duckrow.node.bridged import open_bridged
-from duckrow.node.bridgedrow import BridgedRow, ReplacedError
+from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.capture import state_hash
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
@@ -41,7 +41,6 @@ class Split:
     bridges: dict[int, Bridge] = attrs.field(factory=dict)
     nodes: dict[int, Keeper] = attrs.field(factory=dict)
     results: list[Result] = attrs.field(factory=list)  # of what was answered
-    accepted: dict[int, int] = attrs.field(factory=dict)  # bundles that were said to be staged
     producing: bool = True
     busy: dict[int, None] = attrs.field(factory=dict)
     replaced: list[int] = attrs.field(factory=list)  # nodes whose row became another one
@@ -74,10 +73,6 @@ class Split:
             while True:
                 try:
                     async with open_bridged(env, f"m{id_}", NODE_PORT, options, note) as keeper:
-                        row = cast(BridgedRow, keeper.row)
-                        row.on_staged = lambda _: self.accepted.update(
-                            {id_: self.accepted.get(id_, 0) + 1}
-                        )
                         self.nodes[id_] = keeper
                         await self.produce(env, id_, keeper)
                 except* ReplacedError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import cast
 
 import pytest
 import trio
 
 from duckrow.node import makers
 from duckrow.node.bridgedrow import BridgedRow
+from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
 from duckrow.node.errors import Conflict, NoQuorum
 from duckrow.node.row import Bundle
@@ -74,12 +74,12 @@ def test_what_a_node_took_while_its_machine_is_cut_off_is_staged_there_and_order
         assert not split.nodes[1].row.status().active
         results = len(split.results)
         node = split.nodes[1]
-        assert split.accepted == {}, "nobody has waited for that"
+        told: list[object] = []
         turn = makers.Turn(b"p" * 16, seq=1, time=node.wall_us())
-        row = cast(BridgedRow, node.row)
-        row.submit([makers.produce(turn, "rides", BODY, 3)], accepted=True)
+        key = node.submit(makers.produce(turn, "rides", BODY, 3), accepted=True)
+        node.calls.tell(key, told.append, accepted=True)
         await trio.sleep(0.5)
-        assert split.accepted == {1: 1}, "durable here, and not ordered"
+        assert told == [Result(Code.WAITING)], "durable here, and not ordered"
 
         split.kill("n", 1)
         split.kill("m", 1, power=True)
@@ -147,13 +147,14 @@ def test_a_thousand_commands_that_were_staged_one_by_one_are_ordered_once_and_in
         split.world.net.partition(["m1"], ["m2", "m3"])
         await trio.sleep(2)
         node = split.nodes[1]
+        told: list[object] = []
         for seq in range(1, 1001):
             turn = makers.Turn(b"p" * 16, seq=seq, time=node.wall_us())
-            row = cast(BridgedRow, node.row)
-            row.submit([makers.produce(turn, "rides", BODY, 3)], accepted=True)
+            key = node.submit(makers.produce(turn, "rides", BODY, 3), accepted=True)
+            node.calls.tell(key, told.append, accepted=True)
             await trio.sleep(0.002)
         await trio.sleep(0.5)
-        assert split.accepted[1] > 900, "each in a bundle of its own"
+        assert told == [Result(Code.WAITING)] * 1000
         assert 200 < len(split.bridges[1].store.chronicle.staged) < 520
 
         split.kill("n", 1)

@@ -498,9 +498,9 @@ def test_orders_are_not_taken_in_without_end_before_some_are_answered() -> None:
         there.world.hosts["a"].media.sync_latency = 1.0
         most, tell = 0, there.keeper.calls.tell
 
-        def counted(key: Key, told: Told) -> None:
+        def counted(key: Key, told: Told, *, accepted: bool = False) -> None:
             nonlocal most
-            tell(key, told)
+            tell(key, told, accepted=accepted)
             most = max(most, len(there.keeper.calls))
 
         there.keeper.calls.tell = counted  # type: ignore[method-assign]

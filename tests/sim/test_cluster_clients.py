@@ -1,0 +1,329 @@
+"""What a client of a cluster sees: nodes at their bridges, each with its server, and the client that
+users run.  Machines die, or are cut off; the client is told what holds, or goes elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+import pytest
+import trio
+
+from duckrow.bridge.attach import Attach
+from duckrow.bridge.process import Bridge
+from duckrow.node.bridged import open_bridged
+from duckrow.node.clientcalls import Receipt
+from duckrow.node.env import Env
+from duckrow.node.errors import NoQuorum, Timeout
+from duckrow.node.events import unheard
+from duckrow.node.housekeeping import HousekeepingOptions
+from duckrow.node.keeper import Keeper
+from duckrow.node.trioclient import Client
+
+from .clusterkit import mesh, options_of
+from .service import client, serve
+from .world import World
+
+NODE_PORT = 4200
+IDS = (1, 2, 3)
+Use = Callable[["Town"], Awaitable[None]]
+
+
+@attrs.define
+class Town:
+    """`m1` is a bridge, `n1` its node, `user` the client's machine."""
+
+    world: World
+    env: Env
+    bridges: dict[int, Bridge] = attrs.field(factory=dict)
+    nodes: dict[int, Keeper] = attrs.field(factory=dict)
+
+    def start(self, id_: int) -> None:
+        if not self.world.host(f"m{id_}").alive:
+            self.world.start(f"m{id_}", self._bridge)
+        if not self.world.host(f"n{id_}").alive:
+            self.world.start(f"n{id_}", self._node)
+
+    async def _bridge(self, env: Env) -> None:
+        id_ = int(env.name[1:])
+        bridge = await Bridge.open(env, options_of(env, mesh(3), id_, "fsync"))
+        attach = Attach(bridge, unheard)
+        self.bridges[id_] = bridge
+        async with trio.open_nursery() as nursery:
+            await nursery.start(env.net.serve, attach.handle, NODE_PORT)
+            nursery.start_soon(bridge.run)
+
+    async def _node(self, env: Env) -> None:
+        id_ = int(env.name[1:])
+        options = HousekeepingOptions(snapshot_items=50)
+        async with open_bridged(env, f"m{id_}", NODE_PORT, options) as keeper:
+            self.nodes[id_] = keeper
+            await serve(env, keeper, unheard, trio.Event())
+
+    def kill(self, id_: int, *, power: bool = False) -> None:
+        """Both of its processes."""
+        self.bridges.pop(id_)
+        self.nodes.pop(id_)
+        for kind in "nm":
+            self.world.kill(f"{kind}{id_}", power=power)
+
+    def client(self, *ids: int, timeout: float = 10.0) -> Client:
+        return client(self.env, timeout=timeout, nodes=[f"n{id_}" for id_ in ids])
+
+    def cut_off(self, id_: int) -> None:
+        """From the other bridges; its clients reach it."""
+        self.world.net.partition([f"m{id_}"], [f"m{other}" for other in IDS if other != id_])
+
+    async def until(self, true: Callable[[], bool], seconds: float = 20) -> None:
+        with trio.fail_after(seconds):
+            while not true():
+                await trio.sleep(0.01)
+
+    async def until_all_act(self) -> None:
+        await self.until(
+            lambda: (
+                len(self.nodes) == 3
+                and all(node.row.status().active for node in self.nodes.values())
+            )
+        )
+
+
+def run(use: Use, seed: int = 1) -> None:
+    done = trio.Event()
+
+    async def main(world: World) -> None:
+        async def user(env: Env) -> None:
+            town = Town(world, env)
+            try:
+                for id_ in IDS:
+                    town.start(id_)
+                await town.until_all_act()
+                await use(town)
+            finally:
+                done.set()
+
+        world.start("user", user)
+        await done.wait()
+
+    World(seed).run(main)
+
+
+async def number_of(row: Client, given: Receipt) -> int | None:
+    """When it has one."""
+    found = await row.receipt(given)
+    return found.number or (await found.ordered()).number
+
+
+async def values(row: Client, topic: str = "t") -> list[bytes]:
+    return [entry.value for entry in await row.pull(topic, limit=10_000)]
+
+
+# -- accepted -----------------------------------------------------------------------------------
+
+
+def test_a_machine_that_is_cut_off_accepts_and_the_entries_get_numbers_after_the_heal() -> None:
+    async def use(town: Town) -> None:
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        async with town.client(1) as row, town.client(2) as other:
+            receipts = [await row.produce("t", b"%d" % i, wait="accepted") for i in range(5)]
+            assert [receipt.number for receipt in receipts] == [None] * 5
+            assert (await row.receipt(receipts[4])).number is None
+            assert (await other.produce("t", b"elsewhere")).number == 1
+            town.world.net.heal()
+            numbers = [await number_of(row, each) for each in receipts]
+            assert numbers == [2, 3, 4, 5, 6]
+            assert await values(row) == [b"elsewhere", b"0", b"1", b"2", b"3", b"4"]
+
+    run(use)
+
+
+@pytest.mark.parametrize("died", ["node", "bridge", "both", "power"])
+def test_a_receipt_outlives_what_gave_it(died: str) -> None:
+    async def use(town: Town) -> None:
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        async with town.client(1) as row:
+            receipts = [await row.produce("t", b"%d" % i, wait="accepted") for i in range(3)]
+        if died in ("node", "both"):
+            town.world.kill("n1")
+        if died in ("bridge", "both"):
+            town.world.kill("m1")
+        if died == "power":
+            town.kill(1, power=True)
+        town.start(1)
+        async with town.client(1, timeout=30.0) as row:
+            await town.until(lambda: 1 in town.nodes and bool(town.nodes[1].row.status().missing))
+            assert (await row.receipt(receipts[2])).number is None, "it is known to wait"
+            town.world.net.heal()
+            numbers = [await number_of(row, each) for each in receipts]
+            assert numbers == [1, 2, 3]
+        async with town.client(3) as row:
+            await row.barrier()
+            assert (await row.receipt(receipts[1])).number == 2
+
+    run(use)
+
+
+def test_accepted_is_said_before_the_order_where_the_others_take_their_time() -> None:
+    async def use(town: Town) -> None:
+        for id_ in (2, 3):
+            town.world.hosts[f"m{id_}"].media.sync_latency = 0.5
+        async with town.client(1) as row:
+            began = trio.current_time()
+            receipt = await row.produce("t", b"one", wait="accepted")
+            assert receipt.number is None
+            assert trio.current_time() - began < 0.4
+            assert await number_of(row, receipt) == 1
+
+    run(use)
+
+
+def test_what_has_an_earlier_batch_elsewhere_is_not_accepted_under_its_name() -> None:
+    """The lane goes on where the order is; at a machine that is cut off another one begins."""
+
+    async def use(town: Town) -> None:
+        async with town.client(1, 2) as row:
+            await row.produce("t", b"one")
+            town.cut_off(1)
+            # The item is in the row of all, and so in the state of machine 1: the lane is known.
+            await town.until(lambda: bool(town.nodes[1].row.status().missing))
+            assert (await row.produce("t", b"two", wait="accepted")).number is None
+            town.world.net.heal()
+            await town.until_all_act()
+            await row.barrier()
+            assert await values(row) == [b"one", b"two"]
+
+    run(use)
+
+
+# -- no quorum ----------------------------------------------------------------------------------
+
+
+def test_without_a_majority_a_producer_is_told_who_is_missing() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, timeout=3.0) as row:
+            await row.produce("t", b"one")
+            town.kill(2)
+            town.kill(3)
+            await town.until(lambda: bool(town.nodes[1].row.status().missing))
+            with pytest.raises(
+                NoQuorum, match=r"n1 can order nothing: it does not reach m2 and m3"
+            ):
+                await row.produce("t", b"two")
+            assert await values(row) == [b"one"], "it can be read from all the same"
+            town.start(2)
+            assert (await row.produce("t", b"three", timeout=20.0)).number == 2
+
+    run(use)
+
+
+def test_of_what_was_under_way_when_the_majority_went_it_is_not_known() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, timeout=5.0) as row:
+            await row.produce("t", b"one")
+            town.cut_off(1)
+            with pytest.raises(Timeout, match="does not reach m2 and m3"):
+                await row.produce("t", b"two")
+            town.world.net.heal()
+            await town.until_all_act()
+            assert (await row.produce("t", b"three", timeout=20.0)).number in (2, 3)
+
+    run(use)
+
+
+def test_a_client_of_several_nodes_moves_on_when_its_own_can_order_nothing() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, 2, 3) as row:
+            await row.produce("t", b"one")
+            town.cut_off(1)
+            await town.until(lambda: bool(town.nodes[1].row.status().missing))
+            await town.until(lambda: town.nodes[2].row.status().active)
+            began = trio.current_time()
+            assert (await row.produce("t", b"two")).number == 2
+            assert trio.current_time() - began < 1.0
+            assert await values(row) == [b"one", b"two"]
+
+    run(use)
+
+
+@pytest.mark.parametrize("level", ["node", "machine"])
+def test_a_client_of_several_nodes_moves_on_when_its_own_dies(level: str) -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, 2, 3) as row:
+            await row.produce("t", b"one")
+            town.world.kill("n1")
+            if level == "machine":
+                town.world.kill("m1")
+            began = trio.current_time()
+            assert (await row.produce("t", b"two")).number == 2
+            assert trio.current_time() - began < (0.1 if level == "node" else 1.5)
+
+    run(use)
+
+
+# -- exactly once, and one's own writes ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_a_producer_that_moves_in_mid_flight_writes_everything_once_and_in_order(seed: int) -> None:
+    async def use(town: Town) -> None:
+        wanted = [b"%d" % i for i in range(300)]
+        async with town.client(1, 2, 3, timeout=60.0) as row, trio.open_nursery() as nursery:
+            nursery.start_soon(trouble)
+            for start in range(0, 300, 10):
+                async with trio.open_nursery() as together:
+                    for value in wanted[start : start + 10]:
+                        together.start_soon(row.produce, "t", value)
+            await town.until_all_act()
+            found = await values(row)
+            assert sorted(found) == sorted(wanted)
+            assert [int(value) // 10 for value in found] == [i // 10 for i in range(300)]
+
+    async def trouble() -> None:
+        town = towns[-1]
+        for id_ in (1, 2, 3, 1):
+            await trio.sleep(0.15)
+            town.kill(id_)
+            await trio.sleep(0.4)
+            town.start(id_)
+            await town.until_all_act()
+
+    towns: list[Town] = []
+
+    async def remembered(town: Town) -> None:
+        towns.append(town)
+        await use(town)
+
+    run(remembered, seed)
+
+
+def test_a_client_reads_what_it_wrote_also_at_a_node_that_is_behind() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, 3) as row:
+            await row.produce("t", b"one")
+            town.world.pause("n3")
+            await row.produce("t", b"two")
+            town.world.kill("n1")
+
+            async def go_on() -> None:
+                await trio.sleep(0.5)
+                town.world.resume("n3")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(go_on)
+                assert await values(row) == [b"one", b"two"]
+
+    run(use)
+
+
+def test_a_barrier_makes_a_read_new() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1) as here, town.client(3) as there:
+            for number in range(1, 20):
+                await here.produce("t", b"%d" % number)
+                await there.barrier()
+                assert len(await values(there)) == number
+
+    run(use)
