@@ -133,7 +133,6 @@ def with_command(monkeypatch: pytest.MonkeyPatch, run_it: object) -> None:
         (errors.Disconnected("nobody there"), 1),
         (errors.DiskFailed("a sync failed"), 1),
         (errors.UnknownVersion(3, 70, 2), 1),
-        (FileNotFoundError(2, "No such file or directory", "x.txt"), 1),
     ],
 )
 def test_what_goes_wrong_is_one_sentence_and_a_code(
@@ -147,6 +146,27 @@ def test_what_goes_wrong_is_one_sentence_and_a_code(
 
     assert done.code == code
     assert done.err == f"duckrow: {error}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "x.txt"), "x.txt: No such file or "),
+        (OSError(98, "tcp://127.0.0.1:1 is in use"), "tcp://127.0.0.1:1 is in use\n"),
+        (OSError("said by ourselves"), "said by ourselves\n"),
+    ],
+)
+def test_an_error_of_the_system_is_told_without_its_number(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_args: Args, _console: Console) -> int:
+        raise error
+
+    with_command(monkeypatch, fail)
+    done = duckrow("explain")
+
+    assert done.code == 1
+    assert done.err.startswith(f"duckrow: {said}")
 
 
 def test_a_mistake_of_ours_is_called_one_and_debug_shows_where(

@@ -375,9 +375,7 @@ def test_what_is_kept_for_an_archive_that_does_not_get_on_is_told_with_what_to_d
     assert [c.state for c in of_status(status(archive=missed | {"place": "/a"}))] == ["ok", "ok"]
 
 
-def test_an_error_of_the_system_is_told_without_its_number(sh: Shell) -> None:
-    done = sh("import T /nope")
-    assert (done.code, done.err) == (1, "duckrow: /nope: No such file or directory\n")
+def test_a_file_in_the_place_of_the_data_folder_is_told() -> None:
     with pytest.raises(NotADirectoryError, match=r"/dev/null should be a folder, and is some"):
         RealDisk.at("/dev/null")
 
