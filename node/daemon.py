@@ -24,6 +24,7 @@ from . import makers
 from .addresses import Address, Unix, is_loopback, url_of
 from .alone import Options, open_node
 from .bridged import open_bridged
+from .bridgedrow import ReplacedError
 from .damage import tell_of_damages
 from .env import Env
 from .errors import Conflict, DuckrowError, Refused
@@ -116,37 +117,68 @@ async def run(
     watching = Watching(env.disk.syncs if isinstance(env.disk, RealDisk) else Histogram())
     async with trio.open_nursery() as watchers:
         http = await _watch(options.http, watching, watchers)
-        async with _opened(env, options) as keeper:
-            if isinstance(http, OSError):
-                raise http  # that the folder is in use would have been the better reason
-            server = Server(keeper, limits, env.disk.free, log.log)
-            async with trio.open_nursery() as sessions, trio.open_nursery() as listeners:
-                await sessions.start(server.run)
-                addresses = [
-                    await listeners.start(serve_at, server.handle, address, sessions)
-                    for address in options.listen
-                ]
-                watching.ready(keeper, server)
-                task_status.started(Running(keeper, server, tuple(addresses), http))
-                log.info("ready addresses=%s", ",".join(map(str, addresses)))
-                await stop.wait()
-                log.info("stopping clients=%d", len(server.sessions))
-                server.stop()
-                listeners.cancel_scope.cancel()
-                with trio.move_on_after(options.drain_seconds, shield=True):
-                    await server.drain()
-                sessions.cancel_scope.cancel()
+        async with _bridge(env, options) as supervision:
+            serving = _Serving(options, limits, watching, stop, http)
+            again = True
+            while again:
+                again = False
+                try:
+                    async with _opened(env, options, supervision) as keeper:
+                        await serving.serve(keeper, env, task_status)
+                except* ReplacedError as replaced:
+                    log.warning("opened_again why=%s", replaced.exceptions[0])
+                    again = not stop.is_set()
         watchers.cancel_scope.cancel()
 
 
+@attrs.define
+class _Serving:
+    """What clients find, however often the node behind it is opened."""
+
+    options: DaemonOptions
+    limits: ServerOptions
+    watching: Watching
+    stop: trio.Event
+    http: Address | OSError | None
+    addresses: list[Address] = attrs.field(factory=list, init=False)  # where it listened before
+
+    async def serve(self, keeper: Keeper, env: Env, task_status: trio.TaskStatus[Running]) -> None:
+        if isinstance(self.http, OSError):
+            raise self.http  # that the folder is in use would have been the better reason
+        server = Server(keeper, self.limits, env.disk.free, log.log)
+        async with trio.open_nursery() as sessions, trio.open_nursery() as listeners:
+            await sessions.start(server.run)
+            before, self.addresses = (
+                self.addresses,
+                [
+                    await listeners.start(serve_at, server.handle, address, sessions)
+                    for address in self.addresses or self.options.listen
+                ],
+            )
+            self.watching.ready(keeper, server)
+            if not before:
+                task_status.started(Running(keeper, server, tuple(self.addresses), self.http))
+            log.info("ready addresses=%s", ",".join(map(str, self.addresses)))
+            await self.stop.wait()
+            log.info("stopping clients=%d", len(server.sessions))
+            server.stop()
+            listeners.cancel_scope.cancel()
+            with trio.move_on_after(self.options.drain_seconds, shield=True):
+                await server.drain()
+            sessions.cancel_scope.cancel()
+
+
+@attrs.frozen
+class _Supervision:
+    supervisor: Supervisor
+    nursery: trio.Nursery
+
+
 @asynccontextmanager
-async def _opened(env: Env, options: DaemonOptions) -> AsyncIterator[Keeper]:
-    """The node alone, or at its bridge."""
+async def _bridge(env: Env, options: DaemonOptions) -> AsyncIterator[_Supervision | None]:
+    """The bridge beside this node; None: it is alone."""
     if options.bridge is None:
-        async with open_node(env, options.node) as alone:
-            tell_of_damage(alone.row)
-            await _agree(alone, options.create)
-            yield alone
+        yield None
         return
     try:
         env.disk.lock(NODE_LOCK)
@@ -154,20 +186,34 @@ async def _opened(env: Env, options: DaemonOptions) -> AsyncIterator[Keeper]:
         raise Conflict(f"this folder has a node already: {error.strerror}") from error
     supervisor = Supervisor(options.bridge.command, options.data)
     try:
-        async with trio.open_nursery() as supervision:
-            supervision.start_soon(supervisor.run)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor.run)
             try:
-                housekeeping = options.node.housekeeping
-                async with open_bridged(env, BRIDGE, 0, housekeeping, log.log) as keeper:
-                    supervisor.is_proven = True
-                    supervision.start_soon(_agree, keeper, options.create)
-                    yield keeper
+                yield _Supervision(supervisor, nursery)
             finally:
                 with trio.CancelScope(shield=True):
                     await supervisor.stop()
-                supervision.cancel_scope.cancel()
+                nursery.cancel_scope.cancel()
     finally:
         env.disk.unlock(NODE_LOCK)
+
+
+@asynccontextmanager
+async def _opened(
+    env: Env, options: DaemonOptions, supervision: _Supervision | None
+) -> AsyncIterator[Keeper]:
+    """The node alone, or at its bridge."""
+    if supervision is None:
+        async with open_node(env, options.node) as alone:
+            tell_of_damage(alone.row)
+            await _agree(alone, options.create)
+            yield alone
+        return
+    housekeeping = options.node.housekeeping
+    async with open_bridged(env, BRIDGE, 0, housekeeping, log.log) as keeper:
+        supervision.supervisor.is_proven = True
+        supervision.nursery.start_soon(_agree, keeper, options.create)
+        yield keeper
 
 
 async def _watch(

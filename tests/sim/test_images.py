@@ -142,10 +142,16 @@ def dies_amid_an_image(host_name: str, k: int, *, power: bool, level: str = "fsy
         split.start_all()
         await split.until()
         await away(split, 3)
-        host = split.world.host(host_name)
+        host, linked = split.world.host(host_name), len(split.notes)
+        with trio.fail_after(30):
+            while not any("m3 link_up" in note for note in split.notes[linked:]):
+                await trio.sleep(0.001)
         host.media.crash_before(k, part=k % 2 == 0)
         host.crash_is_power_loss = power
-        await trio.sleep(1.0)
+        with trio.move_on_after(2.0):
+            while host.alive and split.bridges[3].store.chronicle.base is None:
+                await trio.sleep(0.001)
+            await trio.sleep(0.02)  # and what follows from it
         host.media.disarm()
         died = not host.alive
         if died:
