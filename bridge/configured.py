@@ -44,13 +44,18 @@ def options_of(
         cluster.durability,
         cluster.min_copies,
     )
+    links, standby = (
+        {
+            peer.id: Neighbour(peer.id, peer.name, peer.address.port)
+            for peer in cluster.neighbours(own.id, standby=spare)
+        }
+        for spare in (False, True)
+    )
     return BridgeOptions(
         id=own.id,
         port=listen.port,
-        neighbours={
-            peer.id: Neighbour(peer.id, peer.name, peer.address.port)
-            for peer in cluster.neighbours(own.id)
-        },
+        neighbours=links,
+        standby=standby,
         secret=cluster.secret,
         store=attrs.evolve(store, level=cluster.durability),
         timing=Timing().scaled(cluster.beat / BEAT_SECONDS),

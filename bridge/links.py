@@ -3,7 +3,7 @@
     env.net ──► handshake ──► receive ──► messages ──► the mailbox of the bridge
                               send    ◄── queue    ◄── `put`, then `flush` once a round
 
-Of two neighbours the one with the lower id dials; who is refused or cut off dials again, after 0.1 s,
+Of two neighbours the one with the lower id dials, and standby links only while they are wanted; who is refused or cut off dials again, after 0.1 s,
 then up to 5 s, with jitter.  A link is there when both handshakes are through, so bytes went both ways;
 that it stays so is for the protocol to see (F9), which says when to hang up.  A new connection of the
 same neighbour takes the place of the older one, which may be half dead.
@@ -98,11 +98,13 @@ class Links:
         secret: bytes,
         door: Door,
         neighbours: Mapping[int, Neighbour],
+        standby: Mapping[int, Neighbour],
         mailbox: Mailbox,
         note: Note,
     ) -> None:
         self._env, self._own, self._secret, self._door = env, own, secret, door
         self._neighbours, self._mailbox, self._note = neighbours, mailbox, note
+        self._standby, self._standby_wanted = standby, trio.Event()
         self._connections: dict[int, Connection] = {}
         self._dirty: dict[int, None] = {}
         self._encoder = Encoder()
@@ -127,6 +129,9 @@ class Links:
             for neighbour in self._neighbours.values():
                 if self._door.id < neighbour.id:
                     nursery.start_soon(self._keep_dialling, neighbour)
+            for neighbour in self._standby.values():
+                if self._door.id < neighbour.id:
+                    nursery.start_soon(self._keep_dialling, neighbour, True)
             task_status.started(listening)
 
     # -- what the bridge says ---------------------------------------------------------------
@@ -160,6 +165,16 @@ class Links:
         if connection is not None:
             self._close(peer, connection)
 
+    def dial_standby(self, wanted: bool) -> None:
+        """Whether standby links are to be there (F12); who dials them hangs them up again."""
+        if wanted:
+            self._standby_wanted.set()
+        elif self._standby_wanted.is_set():
+            self._standby_wanted = trio.Event()
+            for peer in self._standby:
+                if self._door.id < peer:
+                    self.hang_up(peer)
+
     def _flush(self, peer: int, connection: Connection) -> None:
         sending = connection.sending
         try:
@@ -189,9 +204,11 @@ class Links:
 
     # -- connections ------------------------------------------------------------------------
 
-    async def _keep_dialling(self, neighbour: Neighbour) -> None:
+    async def _keep_dialling(self, neighbour: Neighbour, standby: bool = False) -> None:
         delay = RETRY_SECONDS_MIN
         while True:
+            if standby:
+                await self._standby_wanted.wait()
             was_up = False
             try:
                 with trio.fail_after(DIAL_SECONDS):

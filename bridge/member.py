@@ -286,7 +286,7 @@ class Member:
                 assert_never(payload)
 
     def _follow(self, peer: int, generation: int, item: Item) -> None:
-        """C1, C3: items that somebody else delivered, while this node does not act."""
+        """C1, C3, C5: items that somebody else delivered, while this node does not act."""
         standing, content = self.standing, item.content
         if standing.active or not self.neighbours.following.takes(generation):
             return

@@ -4,7 +4,7 @@ Each link carries, in both directions:
 
     Link            the whole state of one end, every beat and when it changes
     feeds           the streams that the other end *wants* from here: those of which this end is its
-                    next hop (F2), so that in a mesh each origin sends to all, and a chain passes on
+                    next hop (F2), so that in a mesh each origin sends to all, and a chain passes on (F3)
     Follow          the row itself, to whom asked for it; the store is read by the shell
     Control         floods
 

@@ -44,6 +44,7 @@ from .messages import Change, Name
 from .recovered import Recovered
 from .serving import Serving
 from .staging import Staging
+from .standby import Standby
 from .syncing import Syncing
 from .taking import Taking
 from .timing import Timing
@@ -58,6 +59,7 @@ class BridgeOptions:
     id: int
     port: int
     neighbours: Mapping[int, Neighbour]  # that there are links with
+    standby: Mapping[int, Neighbour] = attrs.field(factory=dict)  # only while one of those is down
     secret: bytes = b""
     store: StoreOptions = attrs.field(factory=StoreOptions)
     timing: Timing = attrs.field(factory=Timing)
@@ -94,10 +96,15 @@ class Bridge:
             options.id,
             options.store.level,
             self._cluster(),
-            frozenset(options.neighbours),
+            frozenset((*options.neighbours, *options.standby)),
             lambda: self.links.linked(),
         )
-        self.links = Links(env, self._hello, options.secret, door, options.neighbours, self, note)
+        self.links = Links(
+            env, self._hello, options.secret, door, options.neighbours, options.standby, self, note
+        )
+        self._standby = Standby(
+            frozenset(options.neighbours), frozenset(options.listed), options.timing
+        )
         self._door = door
         self._serving = Serving(self.store, self.links, note)
         self._jobs = Jobs(self._work.wake)
@@ -123,7 +130,7 @@ class Bridge:
         """Until cancelled.
 
         Raises:
-            DiskFailed: in a group; the process has to end.
+            DiskFailed: in a group; the process has to end (L1).
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._serving.run)
@@ -286,6 +293,8 @@ class Bridge:
             neighbours = member.neighbours
             neighbours.floor, neighbours.disk = self.store.floor, self.store.reserve.state
             member.beat(now)
+            reached = neighbours.routes.paths
+            self.links.dial_standby(self._standby.beat(now, neighbours.linked, reached))
 
     async def _perform(self, effects: Sequence[do.Effect]) -> None:
         journal, links = self.journal, self.links

@@ -4,7 +4,8 @@ Three signs, each enough:
 
     silence   no new beat for much longer than beats usually take (S1).  Beats come by any path, so
               a cut between two who both see a third makes nobody suspect anybody
-    stall     the head of the order waits for an ack (S2): a hung disk beats, and is as bad as death
+    stall     the head of the order waits for an ack (S2): a hung disk beats, and is as bad as death;
+              until then the slowest sets the pace (F11)
     proof     a later incarnation speaks, or this one said that it leaves (S3)
 """
 

@@ -30,6 +30,8 @@ class Timing:
     readmit_min: float = 1.0  # until one that stalled is let in again, doubling (S6)
     readmit_max: float = 300.0
     conduct: float = 3600.0  # in which it has to behave for that to be forgotten
+    standby_min: float = 10.0  # a standby link stays when it is not needed any more, doubling (F12)
+    standby_max: float = 3600.0
     lag_items: int = 1000  # a newcomer this close is caught up: the rest comes while the view waits
 
     def scaled(self, factor: float) -> Self:

@@ -76,7 +76,7 @@ class RowStore:
         self.lost = opened.lost  # why nothing may be written behind the last item
         self.options, self.reserve = options, reserve
         if chronicle is None:
-            chronicle = Chronicle(env.rng.randbytes(UUID_BYTES))
+            chronicle = Chronicle(env.rng.randbytes(UUID_BYTES))  # U1
         self.chronicle = chronicle
         self._disk = disk
         # Damage may have hit what others were promised: the next `begin` takes a new name (N6, U3).

@@ -22,6 +22,7 @@ from duckrow.tools import cli
 from duckrow.tools.cli_explain import EXITS
 from duckrow.tools.command import Command, Option, usage
 from pythonreference import python_part
+from sim.protocol_planted import PLANTED
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(
@@ -192,7 +193,45 @@ RULE = re.compile(
 
 def rules_told() -> list[str]:
     page = (ROOT / "docs" / "reference" / "ordering-rules.md").read_text()
-    return re.findall(r"^\| \*\*(\w+)\*\* \|", page, re.MULTILINE)
+    return re.findall(r"^\| \*\*(\w+)\*\* \| [^`-]", page, re.MULTILINE)
+
+
+CITED = re.compile(r"((?:G1|[BCFILNOPRSTUVWX][1-9][0-9]?b?)(?:, [A-Z][0-9]+b?)*)[:.]")
+
+
+def rule_tests() -> dict[str, list[str]]:
+    """By rule, the tests whose docstring begins with it."""
+    found: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "tests").glob("*/test_*.py")):
+        for each in ast.parse(file.read_text()).body:
+            if isinstance(each, ast.FunctionDef) and each.name.startswith("test_"):
+                cited = CITED.match(ast.get_docstring(each) or "")
+                for rule in RULE.findall(cited[1]) if cited else ():
+                    found.setdefault(rule, []).append(f"{file.stem}::{each.name}")
+    return found
+
+
+def rules_table() -> str:
+    files: dict[str, list[str]] = {}
+    for file in [*sorted((ROOT / "bridge").glob("*.py")), *sorted((ROOT / "node").glob("*.py"))]:
+        for rule in dict.fromkeys(RULE.findall(file.read_text())):
+            files.setdefault(rule, []).append(f"{file.parent.name}/{file.name}")
+    bugs: dict[str, list[str]] = {}
+    for bug in PLANTED.values():
+        for rule in bug.rule.split(", "):
+            bugs.setdefault(rule, []).append(bug.name)
+    tests = rule_tests()
+    return "\n" + table(
+        ("rule", "code", "tests", "planted bugs"),
+        (
+            (f"**{rule}**", *(_listed(where.get(rule, [])) for where in (files, tests, bugs)))
+            for rule in rules_told()
+        ),
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "<br>".join(f"`{name}`" for name in names) or "-"
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -205,6 +244,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "configuration": configuration_table,
     "cluster file": cluster_file_table,
     "commands": commands_table,
+    "rules": rules_table,
     "exit codes": exits_table,
     "metrics": metrics_table,
     "python": python_part,

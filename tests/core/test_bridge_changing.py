@@ -52,6 +52,7 @@ def test_what_may_be_had(change: Change) -> None:
     ],
 )
 def test_what_may_not_be_had_is_told_with_its_reason(change: Change, why: str) -> None:
+    """R2."""
     assert why in against(change)
 
 
@@ -62,7 +63,7 @@ def test_the_last_voter_that_keeps_the_row_stays() -> None:
 
 
 def test_nothing_is_done_that_leaves_no_majority() -> None:
-    """2 and 3 of five do not run; then 1 cannot go, but a dead one can."""
+    """R2: 2 and 3 of five do not run; then 1 cannot go, but a dead one can."""
     of, alive = view(members=(1, 2, 3, 4, 5)), frozenset({1, 4, 5})
 
     assert "a weight of 4 voters with 2" in against(Change(1, 1), of=of, alive=alive)
@@ -143,6 +144,7 @@ def test_what_cannot_be_had_changes_no_view() -> None:
 
 
 def test_a_wish_for_an_earlier_view_that_comes_late_is_not_heard() -> None:
+    """R1."""
     cluster = Cluster(1, 2, 3)
     cluster.call(1)
     cluster.beats(3)
@@ -154,7 +156,7 @@ def test_a_wish_for_an_earlier_view_that_comes_late_is_not_heard() -> None:
 
 
 def test_more_copies_hold_from_the_next_mark_on() -> None:
-    """Two of three go on alone while one copy is enough, and wait when three are asked for."""
+    """N8: Two of three go on alone while one copy is enough, and wait when three are asked for."""
     cluster = Cluster(1, 2, 3)
     cluster.change(1, min_copies=3)
     cluster.beats(4)
@@ -172,6 +174,7 @@ def test_more_copies_hold_from_the_next_mark_on() -> None:
 
 
 def test_at_another_durability_acks_come_as_the_view_says() -> None:
+    """N8."""
     cluster = Cluster(1, 2, 3)
     cluster.change(2, durability="write")
     cluster.beats(4)

@@ -44,6 +44,7 @@ def ids(found: View | None) -> tuple[int, ...]:
 
 
 def test_the_cut_is_the_least_that_the_exact_ones_hold_of_every_member() -> None:
+    """V4."""
     found = chosen({1: exact(1, {1: 9, 2: 4, 3: 7}), 2: exact(2, {1: 6, 2: 8, 3: 7})})
 
     assert found is not None
@@ -53,6 +54,7 @@ def test_the_cut_is_the_least_that_the_exact_ones_hold_of_every_member() -> None
 
 
 def test_the_dead_have_a_cut_too() -> None:
+    """V4."""
     found = chosen({1: exact(1, {3: 2}), 2: exact(2, {3: 2})})
 
     assert found is not None
@@ -61,12 +63,12 @@ def test_the_dead_have_a_cut_too() -> None:
 
 
 def test_without_an_exact_report_nothing_is_proposed() -> None:
-    """The cluster waits rather than forgets."""
+    """V4: The cluster waits rather than forgets."""
     assert chosen({1: inexact(1), 2: inexact(2), 3: inexact(3)}) is None
 
 
 def test_a_view_with_too_few_copies_is_not_even_proposed() -> None:
-    """Nobody would act in it, and its mark would be followed by another one, for ever."""
+    """N8: Nobody would act in it, and its mark would be followed by another one, for ever."""
     of = view(min_copies=3)
 
     assert chosen({1: exact(1), 2: exact(2)}, of=of) is None
@@ -106,7 +108,7 @@ def test_who_is_far_behind_is_left_out() -> None:
 def test_members_are_a_majority_of_all_weights(
     weights: dict[int, int], members: tuple[int, ...], enough: bool
 ) -> None:
-    """Not of the heads, and not of those in the view: two of a view of two are no majority of five."""
+    """V5: Not of the heads, and not of those in the view: two of a view of two are no majority of five."""
     of = view(members=members, weights=weights)
     found = chosen({id_: exact(id_) for id_ in members}, of=of)
 
@@ -123,6 +125,7 @@ def test_a_witness_votes_and_is_no_member() -> None:
 
 
 def test_a_fresh_disk_is_admitted_under_the_known_id() -> None:
+    """U3."""
     found = chosen({1: exact(1), 2: exact(2)}, {3: join(3, generation=1)})
 
     assert found is not None
@@ -165,6 +168,7 @@ def test_who_is_not_wanted_stays_an_observer() -> None:
 
 
 def test_a_new_voter_has_to_be_heard_and_to_have_caught_up() -> None:
+    """R1."""
     reports = {1: exact(1, position=50), 2: exact(2, position=50)}
     for joins in ({}, {4: join(4, position=39)}, {4: join(4, position=50, of=0)}):
         found = chosen(reports, joins, change=Change(1, 4, 1))
@@ -184,7 +188,7 @@ def test_a_new_witness_has_nothing_to_catch_up_and_is_no_member() -> None:
 
 
 def test_one_comes_in_the_place_of_another_in_one_step() -> None:
-    """So nothing is left half done, and the dead one need not say anything."""
+    """R1: So nothing is left half done, and the dead one need not say anything."""
     reports = {1: exact(1), 2: exact(2)}
     found = chosen(reports, {4: join(4)}, change=Change(1, 4, 1, instead_of=3))
     nobody = chosen(reports, {}, change=Change(1, 4, 1, instead_of=3))
@@ -240,6 +244,7 @@ def test_nobody_is_retired_who_is_one_of_the_least_copies() -> None:
 
 
 def test_the_level_is_changed_for_all_at_once() -> None:
+    """N8."""
     found = chosen({1: exact(1), 2: exact(2)}, change=Change(1, durability="write"))
 
     assert found is not None
@@ -255,6 +260,7 @@ def test_nobody_leaves_whom_the_rest_needs() -> None:
 
 
 def test_a_retired_voter_goes_if_somebody_exact_stays() -> None:
+    """R1."""
     found = chosen({1: exact(1), 2: exact(2), 3: exact(3)}, change=Change(1, 2))
     alone = chosen({2: exact(2), 3: inexact(3)}, change=Change(1, 2))
 
@@ -281,7 +287,7 @@ COUNTS = st.integers(0, 5)
 def test_whatever_was_delivered_is_in_the_cut_of_every_view_that_can_be_chosen(
     journals: dict[int, list[int]], speaking: set[int]
 ) -> None:
-    """What was delivered was journaled by all five; whoever reports, and whatever they hold beyond."""
+    """V4: What was delivered was journaled by all five; whoever reports, and whatever they hold beyond."""
     delivered = {i: min(journal[i - 1] for journal in journals.values()) for i in range(1, 6)}
     reports = {
         id_: exact(id_, dict(zip(range(1, 6), journal, strict=True)))

@@ -26,6 +26,7 @@ from duckrow.node.limits import BUNDLE_BYTES_MAX
 
 
 def test_nothing_is_acked_made_or_delivered_after_a_promise() -> None:
+    """W1."""
     cluster = Cluster(1, 2, 3)
     cluster.control(3, 1, Prepare(2, (1, 1), cluster.view(1)))
     cluster.sync(3)
@@ -40,7 +41,7 @@ def test_nothing_is_acked_made_or_delivered_after_a_promise() -> None:
 
 
 def test_a_sync_that_was_under_way_at_the_promise_acks_nothing() -> None:
-    """Its bundle was journaled before, and is reported; but what comes now would not be."""
+    """W2: Its bundle was journaled before, and is reported; but what comes now would not be."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {3}
     cluster.submit(1, "a")
@@ -56,6 +57,7 @@ def test_a_sync_that_was_under_way_at_the_promise_acks_nothing() -> None:
 
 @pytest.mark.parametrize("level", ["fsync", "write", "memory"])
 def test_a_promise_is_durable_before_it_is_told_at_every_level(level: str) -> None:
+    """L2, V2."""
     cluster = Cluster(1, 2, 3, level=level)
     cluster.slow = {2}
     cluster.control(2, 1, Prepare(2, (1, 1), cluster.view(1)))
@@ -69,6 +71,7 @@ def test_a_promise_is_durable_before_it_is_told_at_every_level(level: str) -> No
 
 @pytest.mark.parametrize("level", ["fsync", "write", "memory"])
 def test_an_acceptance_is_durable_before_it_is_told_at_every_level(level: str) -> None:
+    """L2, V6."""
     cluster = Cluster(1, 2, 3, level=level)
     cluster.slow = {2}
     value = view(2, {1: run(1), 2: run(2)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 0, 2: 0, 3: 0})
@@ -82,6 +85,7 @@ def test_an_acceptance_is_durable_before_it_is_told_at_every_level(level: str) -
 
 
 def test_a_wedged_node_goes_on_relaying() -> None:
+    """W3."""
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
     cluster.control(2, 1, Prepare(2, (1, 1), cluster.view(1)))
     cluster.submit(1, "a")
@@ -94,6 +98,7 @@ def test_a_wedged_node_goes_on_relaying() -> None:
 
 
 def test_a_stale_prepare_is_answered_with_the_view_and_wedges_nobody() -> None:
+    """V2."""
     cluster = Cluster(1, 2, 3)
     first = cluster.view(1)
     cluster.call(1)
@@ -108,6 +113,7 @@ def test_a_stale_prepare_is_answered_with_the_view_and_wedges_nobody() -> None:
 
 
 def test_a_prepare_from_the_future_brings_its_view() -> None:
+    """V7."""
     cluster = Cluster(1, 2, 3)
     later = view(2, cut={1: 0, 2: 0, 3: 0}, cont=(1, 2, 3))
     cluster.control(3, 1, Prepare(3, (1, 1), later))
@@ -118,6 +124,7 @@ def test_a_prepare_from_the_future_brings_its_view() -> None:
 
 
 def test_a_lower_ballot_is_refused() -> None:
+    """V2."""
     cluster = Cluster(1, 2, 3)
     cluster.control(3, 1, Prepare(2, (5, 1), cluster.view(1)))
     cluster.control(3, 2, Prepare(2, (4, 2), cluster.view(1)))
@@ -126,7 +133,7 @@ def test_a_lower_ballot_is_refused() -> None:
 
 
 def test_an_accepted_value_is_found_again_and_decided() -> None:
-    """Its proposer died; the next one must not improve on it."""
+    """V4: Its proposer died; the next one must not improve on it."""
     cluster = Cluster(1, 2, 3)
     value = view(2, {1: run(1), 3: run(3)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 0, 2: 0, 3: 0})
     cluster.control(3, 1, Accept(2, (1, 1), value, cluster.view(1)))
@@ -138,7 +145,7 @@ def test_an_accepted_value_is_found_again_and_decided() -> None:
 
 
 def test_a_wiped_voter_does_not_vote() -> None:
-    """It forgot what it promised: two values for one register would be possible."""
+    """U2: It forgot what it promised: two values for one register would be possible."""
     cluster = Cluster(1, 2, 3)
     first = cluster.view(1)
     cluster.stop(1)
@@ -154,7 +161,7 @@ def test_a_wiped_voter_does_not_vote() -> None:
 
 
 def test_a_ballot_is_never_used_for_two_values() -> None:
-    """Its maker lost power before its own promise was durable, when the others had answered it."""
+    """V1, I1: Its maker lost power before its own promise was durable, when the others had answered it."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {1}
     cluster.stops = lambda a, b, message: (
@@ -188,7 +195,7 @@ def value_with_tail(cluster: Cluster) -> Accept:
 
 
 def test_a_value_is_accepted_only_when_it_could_be_installed() -> None:
-    """Or the death of the one that holds the rest leaves a majority that can never go on."""
+    """V6: Or the death of the one that holds the rest leaves a majority that can never go on."""
     cluster = Cluster(1, 2, 3)
     accept = value_with_tail(cluster)
     cluster.stops = lambda a, b, message: True
@@ -208,7 +215,7 @@ def test_a_value_is_accepted_only_when_it_could_be_installed() -> None:
 
 
 def test_a_tail_is_asked_of_every_data_voter_in_turn() -> None:
-    """Those that carry the view over may be dead, and another hold it."""
+    """V6: Those that carry the view over may be dead, and another hold it."""
     cluster = Cluster(1, 2, 3, 4)
     value = view(2, (1, 2, 3, 4), cut={1: 1, 2: 0, 3: 0, 4: 0}, cont=(1,))
     cluster.stops = lambda a, b, message: True
@@ -226,6 +233,7 @@ def test_a_tail_is_asked_of_every_data_voter_in_turn() -> None:
 
 
 def test_whoever_holds_a_tail_gives_it() -> None:
+    """V6."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {3}
     cluster.submit(1, "a")
@@ -248,6 +256,7 @@ def test_a_large_tail_comes_in_parts_that_fit_a_frame() -> None:
 
 
 def test_a_tail_may_come_when_the_view_is_over() -> None:
+    """V7."""
     cluster = Cluster(1, 2, 3)
     cluster.receive(1, 2, bundle(2, 1, view=7))
     cluster.control(1, 2, Tail(7, (bundle(2, 1, view=7),)))
@@ -259,7 +268,7 @@ def test_a_tail_may_come_when_the_view_is_over() -> None:
 
 
 def test_a_proposer_without_an_exact_report_keeps_listening() -> None:
-    """Two forgot; the one that did not is heard a little later.  To give up costs a second."""
+    """V3, V4: Two forgot; the one that did not is heard a little later.  To give up costs a second."""
     cluster = Cluster(1, 2, 3, level="write")
     for id_ in (2, 3):
         cluster.stop(id_, power=True)

@@ -32,6 +32,7 @@ def asked(
 
 @pytest.mark.parametrize("level", ["fsync", "write", "memory"])
 def test_the_very_process_is_exact_at_every_level(level: str) -> None:
+    """X1."""
     assert asked(level, incarnation=BEFORE)
 
 
@@ -51,6 +52,7 @@ def test_the_very_process_is_exact_at_every_level(level: str) -> None:
 def test_a_restarted_member_is_exact_if_its_former_run_could_lose_nothing(
     level: str, boot: str, clean: bool, exact: bool
 ) -> None:
+    """X1, L3."""
     assert asked(level, boot=boot, clean=clean) is exact
 
 
@@ -64,7 +66,7 @@ def test_a_run_at_fsync_acked_as_its_view_said(of: str, boot: str, exact: bool) 
 
 
 def test_having_the_mark_again_is_no_memory_of_what_was_acked() -> None:
-    """It lost power, followed the row up to the mark, and looks like a member that acked nothing."""
+    """X1: It lost power, followed the row up to the mark, and looks like a member that acked nothing."""
     assert not asked("write", boot="sunday", installed=4)
 
 
@@ -77,6 +79,7 @@ def test_who_is_no_member_is_not_exact() -> None:
 
 
 def test_a_wiped_member_is_not_exact() -> None:
+    """X1, U2."""
     assert not asked(uuid=disk(2, 1))
 
 

@@ -37,6 +37,7 @@ def alone() -> Cluster:
 
 
 def test_a_machine_goes_on_alone_with_all_that_it_acked() -> None:
+    """R4."""
     cluster = alone()
 
     view = force(cluster, 1)
@@ -59,6 +60,7 @@ def test_nobody_goes_on_alone_unless_told() -> None:
 
 
 def test_who_is_of_the_old_cluster_is_hung_up_on_and_never_follows() -> None:
+    """R4, U5."""
     cluster = alone()
     force(cluster, 1)
     cluster.submit(1, "more")
@@ -94,7 +96,7 @@ def test_a_wiped_machine_of_the_old_cluster_follows_and_is_added() -> None:
 
 @pytest.mark.parametrize("kept", range(12))
 def test_power_may_be_lost_at_any_record_of_it(kept: int) -> None:
-    """Either it was not forced, or it is as it would have been."""
+    """R4: Either it was not forced, or it is as it would have been."""
     cluster = alone()
     before, disk = len(cluster.disks[1].records), cluster.disks[1]
     force(cluster, 1)

@@ -35,6 +35,7 @@ def back(cluster: Cluster) -> None:
 
 
 def test_what_a_retired_machine_had_staged_is_ordered_by_others_in_its_order() -> None:
+    """R3."""
     cluster = retired_with("a", "b", "c")
 
     back(cluster)
@@ -60,6 +61,7 @@ def test_also_after_its_restart() -> None:
 
 
 def test_what_was_lost_on_the_way_is_said_again() -> None:
+    """R3."""
     cluster = retired_with("a")
     cluster.stops = lambda a, b, message: (
         a == 3 and isinstance(getattr(message, "payload", 0), Hand)

@@ -139,6 +139,7 @@ def test_a_message_that_was_changed_on_its_way_ends_it(which: int, data: st.Data
 def test_who_does_not_belong_here_is_told_why(
     change: dict[str, object], error: type[DuckrowError], why: str
 ) -> None:
+    """U5."""
     listener = listen()
     with pytest.raises(error, match=why) as refused:
         listener.receive(frame(dial(hello(1, **change)).start()))
@@ -155,6 +156,7 @@ def test_a_blank_node_may_come_in() -> None:
 
 
 def test_a_store_whose_starts_go_backwards_is_refused_by_who_knew_it() -> None:
+    """U4."""
     at = door(2)
     shake(dial(hello(1, start_count=7, incarnation=70)), listen(of=at))
     shake(dial(hello(1, start_count=7, incarnation=70)), listen(of=at))
@@ -175,6 +177,7 @@ def test_who_has_not_proven_itself_changes_nothing_that_is_remembered() -> None:
 
 
 def test_a_second_store_of_one_id_is_refused_while_the_first_is_linked() -> None:
+    """U5."""
     linked = {1: hello(1)}
     at = door(2, linked)
     with pytest.raises(Conflict, match="two have one id"):

@@ -17,6 +17,7 @@ def names(cluster: Cluster, id_: int) -> list[tuple[int, int, int]]:
 
 
 def test_what_one_node_submits_is_in_the_row_of_all() -> None:
+    """O2."""
     cluster = Cluster(1, 2, 3)
     cluster.submit(2, "a", "b")
     cluster.submit(3, "c")
@@ -26,7 +27,7 @@ def test_what_one_node_submits_is_in_the_row_of_all() -> None:
 
 
 def test_no_ack_leaves_before_the_sync() -> None:
-    """The others' disks may be gone when this one loses power."""
+    """T3: The others' disks may be gone when this one loses power."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {2}
     cluster.submit(1, "a")
@@ -41,6 +42,7 @@ def test_no_ack_leaves_before_the_sync() -> None:
 
 
 def test_the_origins_own_copy_counts_when_it_is_durable() -> None:
+    """B3."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {1}
     cluster.submit(1, "a")
@@ -61,7 +63,7 @@ def test_at_weak_levels_acks_wait_for_no_sync(level: str) -> None:
 
 
 def test_a_majority_of_acks_delivers_nothing() -> None:
-    """The third may have a lower bundle of its own on its way."""
+    """O1: The third may have a lower bundle of its own on its way."""
     cluster = Cluster(1, 2, 3)
     cluster.stops = lambda a, b, message: a == 3
     cluster.submit(1, "a")
@@ -71,6 +73,7 @@ def test_a_majority_of_acks_delivers_nothing() -> None:
 
 
 def test_what_all_acked_waits_for_a_head_that_they_did_not() -> None:
+    """O1."""
     cluster = Cluster(1, 2, 3)
     cluster.stops = lambda a, b, message: b == 3 and isinstance(message, Bundle)
     cluster.submit(1, "low")  # 3 never gets it
@@ -84,6 +87,7 @@ def test_what_all_acked_waits_for_a_head_that_they_did_not() -> None:
 
 
 def test_taking_a_bundle_raises_the_clock() -> None:
+    """B2."""
     cluster = Cluster(1, 2)
     cluster.submit(1, "a")
     for word in "bcd":
@@ -96,6 +100,7 @@ def test_taking_a_bundle_raises_the_clock() -> None:
 
 
 def test_many_inputs_of_a_round_share_one_bundle_and_one_ack() -> None:
+    """B1, T3."""
     cluster = Cluster(1, 2)
     member = cluster.members[1]
     for _ in range(3):
@@ -107,6 +112,7 @@ def test_many_inputs_of_a_round_share_one_bundle_and_one_ack() -> None:
 
 
 def test_a_bounded_number_of_own_bundles_is_under_way() -> None:
+    """B1."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {3}
     for number in range(100):
@@ -122,6 +128,7 @@ def test_a_bounded_number_of_own_bundles_is_under_way() -> None:
 
 
 def test_a_clock_that_jumps_too_far_is_corruption() -> None:
+    """B2."""
     cluster = Cluster(1, 2)
     cluster.receive(1, 2, bundle(2, 1, CLOCK_JUMP_MAX + 1))
 
@@ -131,6 +138,7 @@ def test_a_clock_that_jumps_too_far_is_corruption() -> None:
 
 
 def test_a_feed_with_a_gap_is_begun_again() -> None:
+    """T1, F4."""
     cluster = Cluster(1, 2)
     cluster.receive(1, 2, bundle(2, 3))
     assert "of its stream only 0 are here" in cluster.alarms[0]
@@ -143,6 +151,7 @@ def test_a_feed_with_a_gap_is_begun_again() -> None:
 
 
 def test_an_acting_member_is_never_told_to_jump() -> None:
+    """F5."""
     cluster = Cluster(1, 2)
 
     with pytest.raises(AssertionError, match="this one does not"):
@@ -150,7 +159,7 @@ def test_an_acting_member_is_never_told_to_jump() -> None:
 
 
 def test_a_jump_is_passed_on_to_whom_this_node_feeds() -> None:
-    """A relay that jumped without telling would make its children see a gap."""
+    """F5: A relay that jumped without telling would make its children see a gap."""
     cluster = Cluster(1, 2, edges=[(1, 2), (1, 3), (3, 4)], others=(3, 4))
     cluster.submit(2, "a")
     cluster.settle()
@@ -163,6 +172,7 @@ def test_a_jump_is_passed_on_to_whom_this_node_feeds() -> None:
 
 
 def test_a_chain_passes_each_record_along_once() -> None:
+    """F3."""
     cluster = Cluster(1, 2, 3, 4, edges=[(1, 2), (2, 3), (3, 4)])
     cluster.submit(1, "a")
     cluster.settle()
@@ -173,6 +183,7 @@ def test_a_chain_passes_each_record_along_once() -> None:
 
 
 def test_a_ring_gives_each_record_to_each_node_once() -> None:
+    """F2, F3."""
     cluster = Cluster(1, 2, 3, 4, edges=[(1, 2), (2, 3), (3, 4), (1, 4)])
     cluster.submit(1, "a")
     cluster.settle()
@@ -182,6 +193,7 @@ def test_a_ring_gives_each_record_to_each_node_once() -> None:
 
 
 def test_a_link_that_comes_and_goes_doubles_and_drops_nothing() -> None:
+    """F2, F4."""
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3), (1, 3)])
     for number in range(30):
         cluster.submit(1 + number % 3, str(number))
@@ -199,7 +211,7 @@ def test_a_link_that_comes_and_goes_doubles_and_drops_nothing() -> None:
 
 
 def test_what_was_to_go_over_a_link_that_is_down_does_not_go_over_the_next_one() -> None:
-    """All in one round: the new link begins with a feed of its own, where the other end is."""
+    """F4: All in one round: the new link begins with a feed of its own, where the other end is."""
     cluster = Cluster(1, 2, 3)
     member = cluster.members[1]
     member.receive(2, bundle(2, 1), cluster.now)
@@ -217,6 +229,7 @@ def test_what_was_to_go_over_a_link_that_is_down_does_not_go_over_the_next_one()
 
 
 def test_acks_may_overtake_bundles() -> None:
+    """F7, T2."""
     cluster = Cluster(1, 2, 3)
     late: list[Bundle] = []
 
@@ -241,6 +254,7 @@ def test_acks_may_overtake_bundles() -> None:
 
 
 def test_a_sign_of_life_is_sent_every_beat() -> None:
+    """T4."""
     cluster = Cluster(1, 2)
     cluster.beats(4)
     beats = [acks.beat for acks in cluster.acks_of(1)]
@@ -251,6 +265,7 @@ def test_a_sign_of_life_is_sent_every_beat() -> None:
 
 
 def test_what_is_submitted_without_a_view_is_staged_and_ordered_later() -> None:
+    """P1."""
     cluster = Cluster(1, 2, 3)
     cluster.cut(1, 2)
     cluster.cut(1, 3)
@@ -272,6 +287,7 @@ def test_what_is_submitted_without_a_view_is_staged_and_ordered_later() -> None:
 
 
 def test_a_staged_command_outlives_a_loss_of_power() -> None:
+    """P1, P4."""
     cluster = Cluster(1, 2, 3)
     cluster.cut(1, 2)
     cluster.cut(1, 3)
@@ -286,7 +302,7 @@ def test_a_staged_command_outlives_a_loss_of_power() -> None:
 
 
 def test_stages_of_two_runs_have_different_names() -> None:
-    """A name that came again would let an old end of a stage end the new one."""
+    """I3: A name that came again would let an old end of a stage end the new one."""
     cluster = Cluster(1, 2)
     names_ = []
     for _ in range(2):

@@ -35,6 +35,7 @@ def taken(found: Pending, most: int = 100) -> str:
 
 
 def test_what_waits_goes_together_as_far_as_it_fits() -> None:
+    """B1."""
     found = pending("a", "b", "c")
 
     assert taken(found, 2) == "ab"
@@ -51,6 +52,7 @@ def test_one_that_is_larger_than_a_bundle_goes_alone() -> None:
 
 
 def test_a_command_leaves_with_the_very_bundle_that_carries_it() -> None:
+    """P2."""
     found = pending("a")
     made = bundle(1, 1, words(found.take(9, 99)))
     found.bundled(made)
@@ -64,6 +66,7 @@ def test_a_command_leaves_with_the_very_bundle_that_carries_it() -> None:
 
 
 def test_what_was_dropped_goes_first_in_its_old_order() -> None:
+    """P3, B4."""
     found = pending("e")
     found.bundled(bundle(1, 1, "a", "b"))
     found.bundled(bundle(1, 2, "c"))
@@ -92,6 +95,7 @@ def test_a_stage_is_staged_once() -> None:
 
 
 def test_after_a_restart_what_is_not_in_the_row_is_pending_again() -> None:
+    """P4."""
     found = Pending()
 
     assert found.recover([bundle(0, 7, "a"), bundle(3, 1, "b")]) == []
@@ -128,6 +132,7 @@ def test_a_command_is_withdrawn_only_while_it_is_in_no_bundle() -> None:
 
 
 def test_what_waits_in_memory_is_bounded() -> None:
+    """P1."""
     found = Pending()
     big = Command(b"", bytes(PENDING_BYTES_MAX // 2))
 
@@ -140,6 +145,7 @@ def test_what_waits_in_memory_is_bounded() -> None:
 
 @given(st.lists(st.integers(0, 4), max_size=40))
 def test_nothing_is_lost_or_doubled_and_the_order_stays(steps: list[int]) -> None:
+    """B4, P3."""
     found, made, count, s, row = Pending(), [], 0, 0, ""
     for step in steps:
         if step == 0:

@@ -28,6 +28,7 @@ def proposal(ballot: Ballot = (5, 1)) -> Proposal:
 
 
 def test_a_lower_ballot_is_refused_in_both_phases() -> None:
+    """V2."""
     acceptor = Acceptor(2)
     acceptor.promise((5, 2))
 
@@ -57,6 +58,7 @@ def test_the_memory_of_a_register_outlives_its_process() -> None:
 
 
 def test_the_accepted_value_of_the_highest_ballot_is_taken_bit_for_bit() -> None:
+    """V4."""
     found = proposal()
     found.hear_promise(1, promise((5, 1), (2, 3), VALUES[0]))
     found.hear_promise(2, promise((5, 1), (3, 2), VALUES[1]))
@@ -75,6 +77,7 @@ def test_promises_of_another_ballot_do_not_count() -> None:
 
 
 def test_a_value_is_decided_by_a_majority_and_not_before_it_is_proposed() -> None:
+    """V6b."""
     found = proposal()
     assert found.hear_accepted(1, Accepted(2, (5, 1))) is None
     found.value = VALUES[0]
@@ -86,6 +89,7 @@ def test_a_value_is_decided_by_a_majority_and_not_before_it_is_proposed() -> Non
 
 
 def test_a_proposer_waits_for_a_majority_and_for_all_who_seem_alive() -> None:
+    """V3."""
     found = proposal()
     found.hear_promise(1, promise((5, 1)))
     assert found.lacks_promises()
@@ -98,7 +102,7 @@ def test_a_proposer_waits_for_a_majority_and_for_all_who_seem_alive() -> None:
 
 
 def test_no_two_starts_make_the_same_ballot() -> None:
-    """What a proposer promised to itself may be lost with the power, when others have answered."""
+    """V1: What a proposer promised to itself may be lost with the power, when others have answered."""
     assert ballot_above(None, 1, 7) != ballot_above(None, 1, 8)
     assert ballot_above(ballot_above(None, 1, 7), 1, 7) > ballot_above(None, 1, 8)
     assert ballot_above((9, 3), 1, 1) > (9, 3)
@@ -112,7 +116,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_two_duelling_proposers_never_decide_differently(steps: list[tuple[str, int]]) -> None:
-    """Messages may come late, twice, in any order, or never; each ballot has its own first value."""
+    """V6b: Messages may come late, twice, in any order, or never; each ballot has its own first value."""
     acceptors = {id_: Acceptor(2) for id_ in (1, 2, 3)}
     proposals = [proposal((n, 1 + n % 2)) for n in range(1, 5)]
     promises: list[tuple[int, int, Promise]] = []  # to which proposal, by whom

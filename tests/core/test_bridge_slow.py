@@ -18,6 +18,7 @@ def stalled(cluster: Cluster, slow: int, beats: int = 22) -> None:
 
 
 def test_a_member_whose_disk_hangs_is_taken_out_although_it_beats() -> None:
+    """S2."""
     cluster = Cluster(1, 2, 3)
     stalled(cluster, 3)
 
@@ -26,7 +27,7 @@ def test_a_member_whose_disk_hangs_is_taken_out_although_it_beats() -> None:
 
 
 def test_one_that_is_slow_and_answers_all_the_same_is_not_kept() -> None:
-    """Its promise comes in time, its acks do not: with it the next view would stall like this one."""
+    """S2, F11: Its promise comes in time, its acks do not: with it the next view would stall like this one."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {3}
     cluster.submit(1, "a")
@@ -41,6 +42,7 @@ def test_one_that_is_slow_and_answers_all_the_same_is_not_kept() -> None:
 
 
 def test_it_follows_meanwhile_and_comes_back_after_its_time() -> None:
+    """S6."""
     cluster = Cluster(1, 2, 3)
     stalled(cluster, 3)
     assert cluster.acting() == [1, 2]
@@ -79,6 +81,7 @@ def test_who_is_needed_for_a_majority_is_never_held_off() -> None:
 
 
 def test_each_time_it_waits_twice_as_long_up_to_a_bound() -> None:
+    """S6."""
     cluster = Cluster(1, 2, 3)
     away: list[int] = []
     for _ in range(4):

@@ -24,6 +24,7 @@ def taken(*made: tuple[int, int, int]) -> Streams:
 
 
 def test_a_bundle_that_comes_twice_is_taken_once() -> None:
+    """T1."""
     found = streams()
     took: list[Effect] = [Journal(b) for b in [bundle(1, 1)] * 2 if found.take(b)]
 
@@ -32,12 +33,13 @@ def test_a_bundle_that_comes_twice_is_taken_once() -> None:
 
 
 def test_a_feed_that_skips_a_bundle_is_reported_loudly() -> None:
+    """T1."""
     with pytest.raises(Gap, match="only 0 are here"):
         streams().take(bundle(1, 2))
 
 
 def test_bundles_and_acks_of_another_view_are_ignored() -> None:
-    """Their s and lamport start again in every view, so a mix would look plausible."""
+    """F8: Their s and lamport start again in every view, so a mix would look plausible."""
     found = streams()
 
     assert not found.take(bundle(1, 1, view=2))
@@ -47,6 +49,7 @@ def test_bundles_and_acks_of_another_view_are_ignored() -> None:
 
 
 def test_acks_that_overtook_their_members_bundles_do_not_count_yet() -> None:
+    """T2."""
     found = taken((1, 1, 5))
     assert found.hear(acks(2, 1, {1: 1}))
     assert found.hear(acks(3, 0, {1: 1}))
@@ -68,6 +71,7 @@ def test_older_acks_change_nothing() -> None:
 
 
 def test_the_head_is_the_lowest_lamport_and_then_the_lowest_origin() -> None:
+    """O1."""
     found = taken((3, 1, 2), (2, 1, 2), (1, 1, 7))
 
     assert found.head({}) == bundle(2, 1, 2)
@@ -76,7 +80,7 @@ def test_the_head_is_the_lowest_lamport_and_then_the_lowest_origin() -> None:
 
 
 def test_counters_are_not_possession() -> None:
-    """A relay counts on past what it dropped; it must not install from thin air."""
+    """F6: A relay counts on past what it dropped; it must not install from thin air."""
     found = taken((1, 1, 1), (1, 2, 2))
     for member in (1, 2, 3):
         found.hear(acks(member, 0, {1: 2}))
@@ -109,6 +113,7 @@ def test_a_tail_brings_nothing_back_that_is_in_the_row() -> None:
 
 
 def test_a_base_jumps_over_what_all_members_hold() -> None:
+    """F5, O3."""
     found = taken((1, 1, 1))
 
     assert found.jump(1, 5)
@@ -119,6 +124,7 @@ def test_a_base_jumps_over_what_all_members_hold() -> None:
 
 
 def test_what_is_left_of_a_cut_comes_in_the_order_of_the_row() -> None:
+    """V8."""
     found = taken((1, 1, 4), (1, 2, 6), (2, 1, 5), (3, 1, 1), (3, 2, 9))
 
     assert found.rest({3: 1}, {1: 2, 2: 1, 3: 1}) == [

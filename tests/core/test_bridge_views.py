@@ -13,6 +13,7 @@ from duckrow.node.row import Bundle
 
 
 def test_after_a_silent_death_the_rest_goes_on() -> None:
+    """S1, S5."""
     cluster = Cluster(1, 2, 3)
     cluster.stop(3)
     cluster.submit(1, "a")
@@ -23,7 +24,7 @@ def test_after_a_silent_death_the_rest_goes_on() -> None:
 
 
 def test_a_restart_is_announced_and_not_waited_out() -> None:
-    """It says itself that the incarnation in the view is dead."""
+    """S3: It says itself that the incarnation in the view is dead."""
     cluster = Cluster(1, 2, 3)
     cluster.stop(3)
     cluster.start(3)
@@ -35,7 +36,7 @@ def test_a_restart_is_announced_and_not_waited_out() -> None:
 
 
 def test_the_word_of_an_earlier_run_that_comes_late_removes_nobody() -> None:
-    """It lay in the buffer of one that was paused; meanwhile the later run was let in."""
+    """S3: It lay in the buffer of one that was paused; meanwhile the later run was let in."""
     cluster = Cluster(1, 2, 3)
     late = Join(run(3, 7), disk(3), 0, 1)
     cluster.control(1, 3, late)
@@ -48,6 +49,7 @@ def test_the_word_of_an_earlier_run_that_comes_late_removes_nobody() -> None:
 
 
 def test_a_restarted_member_never_acts_in_the_view_that_names_its_former_run() -> None:
+    """I2."""
     cluster = Cluster(1, 2, 3)
     cluster.submit(3, "a")
     cluster.settle()
@@ -63,6 +65,7 @@ def test_a_restarted_member_never_acts_in_the_view_that_names_its_former_run() -
 
 
 def test_two_of_three_are_enough_and_one_is_not() -> None:
+    """V5."""
     cluster = Cluster(1, 2, 3)
     cluster.stop(2)
     cluster.stop(3)
@@ -74,6 +77,7 @@ def test_two_of_three_are_enough_and_one_is_not() -> None:
 
 
 def test_members_of_a_small_view_are_no_majority_of_the_voters() -> None:
+    """V5."""
     cluster = Cluster(1, 2, 3, 4, 5)
     for id_ in (4, 5):
         cluster.stop(id_)
@@ -102,6 +106,7 @@ def test_one_of_weight_two_goes_on_alone_and_the_other_does_not() -> None:
 
 
 def test_with_a_witness_one_copy_goes_on_but_not_the_one_that_was_left_behind() -> None:
+    """V4, V5."""
     cluster = Cluster(1, 2, 3, witnesses=(3,))
     cluster.stop(2)
     cluster.submit(1, "a")
@@ -118,7 +123,7 @@ def test_with_a_witness_one_copy_goes_on_but_not_the_one_that_was_left_behind() 
 
 
 def test_a_witness_begins_no_row() -> None:
-    """It could install a view from what it relays; then others would follow it, and never go on."""
+    """C2: It could install a view from what it relays; then others would follow it, and never go on."""
     cluster = Cluster(1, 2, 3, witnesses=(3,))
     cluster.submit(1, "a")
     cluster.call(1)
@@ -130,6 +135,7 @@ def test_a_witness_begins_no_row() -> None:
 
 
 def test_a_joiner_acts_only_when_it_has_the_row_and_durably() -> None:
+    """V9, V10, V11."""
     cluster = Cluster(1, 2, 3)
     cluster.stop(3)
     cluster.submit(1, "a")
@@ -147,7 +153,7 @@ def test_a_joiner_acts_only_when_it_has_the_row_and_durably() -> None:
 
 
 def test_what_is_in_the_cut_is_not_sent_again() -> None:
-    """The end of a view is no reason to repeat anything: part of it is ordered by all."""
+    """P2, P3: The end of a view is no reason to repeat anything: part of it is ordered by all."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {3}  # so nothing is delivered, though all have it
     cluster.submit(1, "a")
@@ -163,6 +169,7 @@ def test_what_is_in_the_cut_is_not_sent_again() -> None:
 
 
 def test_what_is_beyond_the_cut_is_dropped_by_all_and_sent_again_by_its_origin() -> None:
+    """P3, V8."""
     cluster = Cluster(1, 2, 3)
     cluster.stops = lambda a, b, message: b == 3 and isinstance(message, Bundle)
     cluster.submit(1, "a")
@@ -178,7 +185,7 @@ def test_what_is_beyond_the_cut_is_dropped_by_all_and_sent_again_by_its_origin()
 
 
 def test_a_lost_member_that_forgot_its_acks_reports_nothing() -> None:
-    """Level write: it acked, lost power, and would report less than others have delivered."""
+    """X1: Level write: it acked, lost power, and would report less than others have delivered."""
     cluster = Cluster(1, 2, 3, level="write")
     cluster.submit(1, "a")
     cluster.settle()
@@ -192,6 +199,7 @@ def test_a_lost_member_that_forgot_its_acks_reports_nothing() -> None:
 
 
 def test_all_may_lose_power_at_once_at_level_fsync() -> None:
+    """S4, X1."""
     cluster = Cluster(1, 2, 3)
     cluster.submit(1, "a")
     cluster.submit(2, "b")
@@ -207,6 +215,7 @@ def test_all_may_lose_power_at_once_at_level_fsync() -> None:
 
 
 def test_a_wiped_node_is_admitted_with_its_new_disk() -> None:
+    """U3."""
     cluster = Cluster(1, 2, 3)
     cluster.submit(1, "a")
     cluster.settle()
@@ -220,6 +229,7 @@ def test_a_wiped_node_is_admitted_with_its_new_disk() -> None:
 
 
 def test_a_wiped_witness_asks_to_vote_again() -> None:
+    """U3."""
     cluster = Cluster(1, 2, 3, witnesses=(3,))
     cluster.wipe(3)
     cluster.start(3)
@@ -233,6 +243,7 @@ def test_a_wiped_witness_asks_to_vote_again() -> None:
 
 
 def test_an_observer_follows_and_becomes_a_voter_when_an_operator_wants_it() -> None:
+    """R1, C1, C5."""
     cluster = Cluster(1, 2, 3, others=(4,))
     cluster.submit(1, "a")
     cluster.beats(2)
@@ -245,6 +256,7 @@ def test_an_observer_follows_and_becomes_a_voter_when_an_operator_wants_it() -> 
 
 
 def test_a_voter_gets_another_weight() -> None:
+    """R1."""
     cluster = Cluster(1, 2, 3)
     cluster.change(3, 2, 3)
     cluster.beats(8)
@@ -256,7 +268,7 @@ def test_a_voter_gets_another_weight() -> None:
 
 
 def test_two_clusters_never_mix() -> None:
-    """Founded twice, by one that was wiped in between and heard old words: loud before anything counts."""
+    """G1, U5: Founded twice, by one that was wiped in between and heard old words: loud before anything counts."""
     one, other = Cluster(1, 2), Cluster(1, 3)
     theirs = attrs.evolve(other.view(1), cluster=b"d" * 16)
     link = Link(1, 1, (0, b""), 1, "ok", {2: (2,)}, {1: 0}, None, theirs.cluster)
@@ -269,6 +281,7 @@ def test_two_clusters_never_mix() -> None:
 
 
 def test_one_node_is_a_cluster() -> None:
+    """O1."""
     cluster = Cluster(1)
     cluster.submit(1, "a")
     cluster.settle()
@@ -282,6 +295,7 @@ def test_one_node_is_a_cluster() -> None:
 
 
 def test_a_clock_that_runs_out_starts_again_with_a_view() -> None:
+    """B2."""
     cluster = Cluster(1, 2)
     cluster.members[1].ordering.clock = CLOCK_MAX
     cluster.beats(8)
@@ -295,6 +309,7 @@ def test_a_clock_that_runs_out_starts_again_with_a_view() -> None:
 
 
 def test_a_voter_is_retired() -> None:
+    """R1."""
     cluster = Cluster(1, 2, 3)
     cluster.change(1, 3)
     cluster.beats(8)
@@ -304,6 +319,7 @@ def test_a_voter_is_retired() -> None:
 
 
 def test_who_leaves_is_not_waited_for() -> None:
+    """S3."""
     cluster = Cluster(1, 2, 3)
     cluster.members[3].leave(cluster.now)
     cluster._end(3)
@@ -315,7 +331,7 @@ def test_who_leaves_is_not_waited_for() -> None:
 
 
 def test_in_a_chain_a_node_that_is_no_member_relays_for_the_others() -> None:
-    """Its neighbours have no other way, and it could never come back."""
+    """F6, W3: Its neighbours have no other way, and it could never come back."""
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
     cluster.change(1, 2)
     cluster.beats(8)
@@ -329,6 +345,7 @@ def test_in_a_chain_a_node_that_is_no_member_relays_for_the_others() -> None:
 
 
 def test_a_relay_that_is_no_member_drops_what_all_members_acked() -> None:
+    """F6."""
     cluster = Cluster(1, 2, others=(3,), edges=[(1, 3), (2, 3)])
     for number in range(10):
         cluster.submit(1, str(number))
@@ -341,6 +358,7 @@ def test_a_relay_that_is_no_member_drops_what_all_members_acked() -> None:
 
 
 def test_a_cut_between_two_who_both_see_a_third_removes_nobody() -> None:
+    """S1."""
     cluster = Cluster(1, 2, 3)
     cluster.cut(1, 2)
     cluster.beats(30)
@@ -352,7 +370,7 @@ def test_a_cut_between_two_who_both_see_a_third_removes_nobody() -> None:
 
 
 def test_a_link_that_hears_nothing_is_closed() -> None:
-    """A hole in one direction must look like a cut at both ends."""
+    """F9: A hole in one direction must look like a cut at both ends."""
     cluster = Cluster(1, 2, 3)
     cluster.stops = lambda a, b, message: (a, b) == (1, 2)
     cluster.beats(6)
@@ -362,6 +380,7 @@ def test_a_link_that_hears_nothing_is_closed() -> None:
 
 
 def test_a_hung_disk_is_as_bad_as_death() -> None:
+    """S2, F11."""
     cluster = Cluster(1, 2, 3)
     cluster.slow = {3}
     cluster.submit(1, "a")
@@ -373,6 +392,7 @@ def test_a_hung_disk_is_as_bad_as_death() -> None:
 
 
 def test_one_that_was_paused_does_no_harm_with_what_it_finds_in_its_buffers() -> None:
+    """F8."""
     cluster = Cluster(1, 2, 3)
     held = list(cluster.members[3].ordering.streams.newest.values())
     cluster.stop(3)
@@ -389,6 +409,7 @@ def test_one_that_was_paused_does_no_harm_with_what_it_finds_in_its_buffers() ->
 
 
 def test_a_cluster_may_want_a_least_number_of_copies() -> None:
+    """N8, V10."""
     cluster = Cluster(1, 2, 3, min_copies=3)
     cluster.stop(3)
     cluster.beats(20)
@@ -404,7 +425,7 @@ def test_a_cluster_may_want_a_least_number_of_copies() -> None:
 
 
 def test_a_node_that_knows_a_view_founds_nothing() -> None:
-    """The first node was wiped just after the founding: the others are not blank."""
+    """G1: The first node was wiped just after the founding: the others are not blank."""
     cluster = Cluster(1, 2, 3)
     cluster.wipe(1)
     cluster.start(1)
@@ -416,6 +437,7 @@ def test_a_node_that_knows_a_view_founds_nothing() -> None:
 
 
 def test_rows_that_differ_stop_their_node() -> None:
+    """U5."""
     cluster = Cluster(1, 2, 3)
     for id_, digest in ((1, b"x"), (2, b"x"), (3, b"y")):
         cluster.members[id_].digested(1024, digest)

@@ -19,6 +19,7 @@ EDGES = st.sets(
 
 
 def test_the_shortest_way_is_taken_and_of_equal_ones_the_lowest_neighbour() -> None:
+    """F1."""
     routes = Routes(1)
     changed = routes.settle({3: {3: (3,), 9: (3, 9)}, 2: {2: (2,), 9: (2, 9), 3: (2, 3)}})
 
@@ -44,6 +45,7 @@ def test_ways_that_stay_are_no_news() -> None:
 
 @given(EDGES)
 def test_routes_settle_on_shortest_ways_without_loops(edges: set[tuple[int, int]]) -> None:
+    """F1."""
     nodes = {id_: Routes(id_) for id_ in range(1, 7)}
     beside = {id_: [a + b - id_ for a, b in edges if id_ in (a, b)] for id_ in nodes}
     for _ in range(8):
@@ -104,6 +106,7 @@ def test_a_flood_remembers_a_bounded_part() -> None:
 
 
 def test_the_neighbour_that_is_furthest_ahead_is_followed() -> None:
+    """C1."""
     following = Following()
     following.choose(5, {2: 9, 3: 12, 4: 12})
 
@@ -115,6 +118,7 @@ def test_the_neighbour_that_is_furthest_ahead_is_followed() -> None:
 
 
 def test_items_of_an_older_subscription_are_not_taken() -> None:
+    """C1."""
     following = Following()
     following.choose(5, {3: 12})
     before = following.generation
@@ -127,6 +131,7 @@ def test_items_of_an_older_subscription_are_not_taken() -> None:
 
 
 def test_who_acts_follows_nobody() -> None:
+    """C3."""
     following = Following()
     following.choose(5, {3: 12})
     following.stop()
@@ -141,6 +146,7 @@ def suspicion() -> Suspicion:
 
 
 def test_silence_is_suspected_after_its_time() -> None:
+    """S1."""
     found = suspicion()
     found.beat(2, 0.5)
 
@@ -161,6 +167,7 @@ def test_irregular_beats_are_given_more_time() -> None:
 
 
 def test_who_acks_nothing_is_suspected_although_it_beats() -> None:
+    """S2."""
     found = suspicion()
     for step in range(40):
         now = step / 10
@@ -174,6 +181,7 @@ def test_who_acks_nothing_is_suspected_although_it_beats() -> None:
 
 
 def test_a_later_incarnation_proves_the_former_one_dead_at_once() -> None:
+    """S3."""
     found = suspicion()
     found.is_gone(3, run(3))
 
@@ -183,6 +191,7 @@ def test_a_later_incarnation_proves_the_former_one_dead_at_once() -> None:
 
 
 def test_one_that_stalls_again_and_again_is_let_in_later_each_time() -> None:
+    """S6."""
     found = suspicion()
     now, waits = 0.0, []
     for s in range(1, 5):

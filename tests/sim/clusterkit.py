@@ -49,7 +49,13 @@ def chain(count: int) -> Links:
 
 
 def options_of(
-    env: Env, links: Links, id_: int, level: str, *, observers: tuple[int, ...] = ()
+    env: Env,
+    links: Links,
+    id_: int,
+    level: str,
+    *,
+    observers: tuple[int, ...] = (),
+    standby: Links | None = None,
 ) -> BridgeOptions:
     founders = tuple((other, 1, True) for other in links if other not in observers)
     charter = Charter(founders, env.rng.randbytes(16), env.rng.getrandbits(63), level)
@@ -57,6 +63,7 @@ def options_of(
         id=id_,
         port=PORT,
         neighbours={i: Neighbour(i, name(i), PORT) for i in links[id_]},
+        standby={i: Neighbour(i, name(i), PORT) for i in (standby or {}).get(id_, ())},
         secret=SECRET,
         store=small(level=level, segment_bytes=1 << 16),
         charter=None if id_ in observers else charter,
@@ -71,6 +78,7 @@ class Cluster:
     level: str = "fsync"
     pause: float = 0.02  # of a producer, between two batches
     observers: tuple[int, ...] = ()
+    standby: Links | None = None
     row: dict[int, int] = attrs.field(factory=dict)  # position -> item crc
     answered: dict[tuple[bytes, int], None] = attrs.field(factory=dict)
     machines: dict[int, OneMachine] = attrs.field(factory=dict)
@@ -148,7 +156,10 @@ class OneMachine:
 
     async def main(self, env: Env) -> None:
         cluster, id_ = self.cluster, self.id
-        options = options_of(env, cluster.links, id_, cluster.level, observers=cluster.observers)
+        observers, standby = cluster.observers, cluster.standby
+        options = options_of(
+            env, cluster.links, id_, cluster.level, observers=observers, standby=standby
+        )
         self._pid = env.rng.randbytes(16)
         self.bridge = await Bridge.open(env, options, self._note)
         cluster.machines[id_] = self

@@ -18,6 +18,8 @@ from sim.pairkit import NODE_PORT, Split, play
 
 
 def test_nodes_at_their_bridges_have_one_state() -> None:
+    """N1."""
+
     async def script(split: Split) -> None:
         split.start_all()
         await split.until()
@@ -49,6 +51,8 @@ def test_a_node_comes_back_to_a_bridge_that_went_on_and_reads_old_bodies_from_it
 
 
 def test_a_node_waits_for_its_bridge_and_submits_again_what_it_does_not_know_the_fate_of() -> None:
+    """N2."""
+
     async def script(split: Split) -> None:
         split.start_all()
         await split.until()
@@ -65,6 +69,8 @@ def test_a_node_waits_for_its_bridge_and_submits_again_what_it_does_not_know_the
 
 
 def test_what_a_node_took_while_its_machine_is_cut_off_is_staged_there_and_ordered_later() -> None:
+    """N3, P4."""
+
     async def script(split: Split) -> None:
         split.start_all()
         await split.until()

@@ -58,8 +58,33 @@ def test_two_go_on_without_a_third_that_comes_back_to_the_same_row() -> None:
     play(2, lambda world: Cluster(world, mesh(3)), script)
 
 
+def test_a_chain_heals_around_a_dead_machine_over_a_standby_link() -> None:
+    """F12."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(1)
+        assert set(cluster.machines[2].bridge.links.linked()) == {1, 3}
+        cluster.kill(3)
+        await trio.sleep(4)
+        assert set(cluster.machines[2].bridge.links.linked()) == {1, 4}
+        assert set(cluster.machines[1].bridge.status().members) == {1, 2, 4, 5}
+        before = len(cluster.answered)
+        await trio.sleep(1)
+        assert len(cluster.answered) > before
+        cluster.start(3)
+        await cluster.until_active()
+        await trio.sleep(24)  # dialling has become rare, and the other link stays for a while
+        assert set(cluster.machines[2].bridge.links.linked()) == {1, 3}
+        await cluster.settled()
+
+    standby = {2: (4,), 4: (2,)}
+    play(14, lambda world: Cluster(world, chain(5), pause=0.1, standby=standby), script)
+
+
 def test_an_observer_has_every_item_soon_after_the_others() -> None:
-    """A chain of two behind a member: the far one follows who follows."""
+    """C2, C5: A chain of two behind a member: the far one follows who follows."""
 
     async def script(cluster: Cluster) -> None:
         cluster.start_all()
@@ -77,7 +102,7 @@ def test_an_observer_has_every_item_soon_after_the_others() -> None:
 
 @pytest.mark.parametrize("level", ["fsync", "write", "memory"])
 def test_who_ends_in_order_holds_nobody_up(level: str) -> None:
-    """Rolling restarts: the others hear of each at once; and a clean end is exact at every level."""
+    """L3, S3: Rolling restarts: the others hear of each at once; and a clean end is exact at every level."""
 
     async def script(cluster: Cluster) -> None:
         cluster.start_all()
@@ -105,6 +130,8 @@ def test_who_ends_in_order_holds_nobody_up(level: str) -> None:
 
 
 def test_who_is_cut_off_waits_and_what_it_took_is_ordered_when_it_is_back() -> None:
+    """P1."""
+
     async def script(cluster: Cluster) -> None:
         net = cluster.world.net
         cluster.start_all()
@@ -141,6 +168,8 @@ def test_all_machines_may_be_killed_at_once(level: str) -> None:
 
 
 def test_all_machines_may_lose_their_power_at_once() -> None:
+    """S4."""
+
     async def script(cluster: Cluster) -> None:
         cluster.start_all()
         await cluster.until_active()

@@ -213,7 +213,7 @@ def test_neither_snapshots_nor_index_files_wait_for_the_others_to_end(due: str) 
 
 
 def test_a_snapshot_never_speaks_of_items_that_a_loss_of_power_can_take_back() -> None:
-    """At level memory nobody else syncs the row."""
+    """N4: At level memory nobody else syncs the row."""
     machine = Machine()
 
     async def work(node: LoneKeeper) -> None:

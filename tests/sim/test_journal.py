@@ -98,6 +98,7 @@ def walk(level: str, *, power: bool, seed: int = 0, step: int = 1) -> int:
 @pytest.mark.parametrize("level", [FSYNC, WRITE])
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_after_a_crash_a_member_knows_what_it_said(level: str, power: bool) -> None:
+    """I1, L2."""
     assert walk(level, power=power, step=7) > 200
 
 
@@ -137,6 +138,7 @@ def flips(machine: Machine) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("orderly", [False, True], ids=["killed", "closed"])
 def test_where_damage_may_have_hit_a_promise_the_store_has_a_new_name(orderly: bool) -> None:
+    """U1, U3."""
     rng, renamed, kept = random.Random(5), 0, 0
     machine, tale = told(orderly=orderly)
     before = tale.now
@@ -168,7 +170,7 @@ def test_where_damage_may_have_hit_a_promise_the_store_has_a_new_name(orderly: b
 
 
 def test_a_lone_folder_is_taken_over_unchanged_and_given_back() -> None:
-    """Nothing is converted: a lone node's items, a bridge's view of one, a lone node's again."""
+    """N7: Nothing is converted: a lone node's items, a bridge's view of one, a lone node's again."""
     machine, story = Machine(4), Story(small(), submitted=[[]])
 
     async def alone(row: LoneRow, story: Story) -> None:
@@ -284,6 +286,8 @@ def test_a_folder_of_several_voters_is_not_taken_over_by_a_lone_node() -> None:
 
 
 def test_what_is_staged_or_waits_keeps_its_segment() -> None:
+    """N6."""
+
     async def work(tale: Tale, journal: Journal) -> None:
         await tale.change_view(journal)
         await tale.receive(journal, bundle(1, ME, 1, 1, 3000))
@@ -398,6 +402,7 @@ def test_a_start_that_a_later_view_names_is_known_although_others_came_in_betwee
 
 
 def test_after_a_failed_sync_no_start_vouches_for_its_boot() -> None:
+    """X1."""
     machine, tale = Machine(9), Tale(small(level=WRITE))
     machine.run(tale.life(begin, orderly=False))
     boots: list[str] = []

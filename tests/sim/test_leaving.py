@@ -124,6 +124,7 @@ def test_a_cancellation_in_the_middle_of_anything_loses_nothing() -> None:
 
 
 def test_a_failed_disk_ends_it_and_frees_everything() -> None:
+    """L1."""
     machine = Machine()
 
     async def work(node: Keeper) -> None:

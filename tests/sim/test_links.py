@@ -65,7 +65,7 @@ class End:
 
         others = {i: Neighbour(i, f"m{i}", 7) for i in self.peers if i != self.id}
         door = Door(self.id, "fsync", b"", frozenset(others), lambda: self.links.linked())
-        self.links = Links(env, hello, self.secret, door, others, self, self.note)
+        self.links = Links(env, hello, self.secret, door, others, {}, self, self.note)
         await self.links.run(7)
 
 
@@ -223,6 +223,7 @@ def test_a_stranger_that_says_nothing_is_hung_up_on_after_five_seconds() -> None
 
 
 def test_a_neighbour_that_does_not_read_costs_a_bounded_amount_and_then_the_link() -> None:
+    """F10."""
     one, two = End(1), End(2)
 
     async def script(world: World) -> None:

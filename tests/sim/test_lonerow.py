@@ -62,6 +62,8 @@ def bundle(item: Item) -> Bundle:
 
 
 def test_a_blank_folder_begins_with_view_1_of_this_node_alone() -> None:
+    """N7."""
+
     async def work(row: LoneRow) -> None:
         view = await view_of(row)
         assert view.id == 1
@@ -79,6 +81,7 @@ def test_a_blank_folder_begins_with_view_1_of_this_node_alone() -> None:
 def test_every_start_is_a_new_incarnation_and_a_new_view_whose_cut_says_what_the_last_one_made() -> (
     None
 ):
+    """N7."""
     machine = Machine(1)
 
     async def work(row: LoneRow) -> View:
