@@ -80,6 +80,7 @@ def image_source(cluster: Cluster, id_: int) -> int | None:
 
 
 def test_a_machine_that_nobody_can_be_followed_by_takes_an_image_and_comes_back() -> None:
+    """C4."""
     cluster = Cluster(1, 2, 3)
     cluster.stop(3)
     cluster.beats(15)
@@ -102,6 +103,7 @@ def test_a_machine_that_nobody_can_be_followed_by_takes_an_image_and_comes_back(
 
 
 def test_who_can_follow_somebody_takes_no_image() -> None:
+    """C4."""
     cluster = Cluster(1, 2, 3)
     cluster.stop(3)
     cluster.beats(15)

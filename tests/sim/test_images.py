@@ -30,6 +30,8 @@ async def away(split: Split, *ids: int) -> None:
 
 
 def test_who_was_away_too_long_takes_an_image_and_goes_on() -> None:
+    """C4."""
+
     async def script(split: Split) -> None:
         split.start_all()
         await split.until()
@@ -65,7 +67,7 @@ def test_a_bridge_that_was_cut_off_too_long_begins_anew_and_so_does_its_node() -
 
 
 def test_a_node_that_lost_its_state_gets_it_from_another_machine() -> None:
-    """Its bridge leaves, takes an image, and acts again (N4)."""
+    """N4: Its bridge leaves, takes an image, and acts again (N4)."""
 
     async def script(split: Split) -> None:
         split.start_all()
@@ -173,6 +175,7 @@ def dies_amid_an_image(host_name: str, k: int, *, power: bool, level: str = "fsy
 
 @pytest.mark.parametrize("who", ["m2", "n2", "m3", "n3"])
 def test_giver_and_taker_may_die_amid_an_image(who: str) -> None:
+    """N5."""
     for k in (9, 30):
         dies_amid_an_image(who, k, power=k % 3 == 0)
 
