@@ -16,6 +16,7 @@ from .columns import HeadersLike
 from .entries import Entries
 from .errors import LimitExceeded, Refused
 from .limits import MIB, PULL_BYTES_MAX
+from .names import check_topic_name
 from .parts import Text
 from .requests import Ask, Verb
 from .topicinfo import Pin, TopicInfo, in_row
@@ -121,6 +122,7 @@ def pull(
     *,
     kept: bool = False,
 ) -> Wish[Entries]:
+    check_topic_name(topic)  # it would be empty for ever
     if max_bytes > PULL_BYTES_MAX:
         raise LimitExceeded("max_bytes of a pull", max_bytes, PULL_BYTES_MAX)
     for name, number, least in (

@@ -73,8 +73,8 @@ class What(enum.IntEnum):
     SYNC = 5
     DROP = 6  # segments
     REWRITE = 7  # a segment, for the places in the body
-    IMAGE = 9  # a part of the state that came with one; with it the need for one is told
     MEMBER = 8  # what an operator asks of the bridge: see bridge/admin.py
+    IMAGE = 9  # a part of the state that came with one; with it the need for one is told
 
 
 class Welcome(NamedTuple):

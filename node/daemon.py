@@ -2,8 +2,8 @@
 
     lock ─► recover ─► listen ─► ready ··· SIGTERM ─► no new orders ─► answers out ─► snapshot ─► end
 
-With a bridge, that is there before and ends after it.  Nobody is let in before the row is recovered.  A second SIGTERM ends at once; what was answered is on
-the disk all the same.
+With a bridge, that is there before and ends after it.  Nobody is let in before the row is recovered.
+A second SIGTERM ends at once; what was answered is on the disk all the same.
 """
 
 from __future__ import annotations

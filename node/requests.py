@@ -18,10 +18,10 @@ in any order.  The first request is HELLO, and nothing else is read before it wa
     TOPIC     name                                                id, policy, partitions
     STATUS    -                                                   a map
     CLIENTS   the last id of the page before, or nothing          [a map ...], more
+    MEMBER    a map: what is asked, and its values                a map: who votes then
     KEPT      as PULL: also what is pinned for the archive        see `encode_pulled`
     PINS      topic and partition of the last one before          [see Pin ...], more
     UNPIN     topic, id, partition, safe, place, trouble          nothing more
-    MEMBER    a map: what is asked, and its values                a map: who votes then
 
 Fields that come later go to the end, and readers ignore what they do not know.  Whoever is at the
 other end may be anybody: forms are checked here, and what they mean is checked where it is done.
@@ -59,10 +59,10 @@ class Verb(enum.IntEnum):
     TOPIC = 9
     STATUS = 10
     CLIENTS = 11
+    MEMBER = 12
     KEPT = 13
     PINS = 14
     UNPIN = 15
-    MEMBER = 12
 
 
 class Outcome(enum.IntEnum):

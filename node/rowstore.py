@@ -384,7 +384,7 @@ class RowStore:
     # -- forgetting -------------------------------------------------------------------------
 
     def release(self, position: int, oldest_body: int) -> None:
-        """See `Row.release`; it is only a leave, `drop` and `rewrite` say what goes."""
+        """See `KeptRow.release`; it is only a leave, `drop` and `rewrite` say what goes."""
         self._forgetting.release(position, oldest_body)
 
     def pin(self, name: int, position: int, segments: Collection[int]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.nodetoy import Connection, Toy
-from duckrow.node import makers, requests
+from duckrow.node import asks, makers, requests
 from duckrow.node.clientcalls import Call, Receipt, Receipts
 from duckrow.node.clientcore import ClientCore
 from duckrow.node.commands import Kind, decode_head
@@ -832,3 +832,10 @@ def test_whatever_breaks_each_entry_is_there_once_and_in_order(seed: int) -> Non
 def test_an_entry_larger_than_a_frame_names_its_limit(client: Client) -> None:
     with pytest.raises(LimitExceeded, match="1,048,576"):
         client.core.produce("t", bytes(2 * ENTRY_BYTES_MAX))
+
+
+def test_nobody_waits_for_a_topic_that_cannot_be() -> None:
+    with pytest.raises(Refused, match="the topic name 'my rides' is not allowed"):
+        asks.pull("my rides", 0, None, 1, 1, 0, 0, None)
+    with pytest.raises(Refused, match="the topic name 'my rides' is not allowed"):
+        asks.Following("my rides", 0, None).wish()

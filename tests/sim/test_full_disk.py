@@ -99,6 +99,35 @@ def test_a_disk_that_others_filled_to_the_last_byte_has_room_again(
     run(machine, lambda node: goes_on(node, machine), options(segment))
 
 
+@pytest.mark.parametrize("how", ["the archive is switched off", "the archiver comes"])
+@pytest.mark.parametrize("blocks", [0, 3])
+def test_a_disk_that_is_full_of_what_was_kept_for_an_archive_has_room_again(
+    how: str, blocks: int
+) -> None:
+    machine = Machine(blocks)
+
+    async def work(node: Keeper) -> None:
+        policy = {"archive": 10, "max_entries": 20}
+        await Owner(node).order(makers.create, "t", policy)
+        await fill(node, 1_000, 1_000)
+        machine.media.capacity = machine.media.used + blocks * BLOCK
+        while not await is_refused(node):
+            pass
+        await make_room(node, "pruned")
+        await trio.sleep(PATIENCE)
+        assert await is_refused(node), "what is pruned stays"
+        if how == "the archiver comes":
+            (pin,) = node.pins.listed(("", -1), 2)
+            node.pins.tell("t", pin.topic_id, 0, pin.last)
+        else:
+            await Owner(node, node.fresh_pid()).order(makers.configure, "t", {"archive": None})
+        await trio.sleep(PATIENCE)
+        await goes_on(node, machine)
+
+    run(machine, work, options(16 * KIB))
+    run(machine, lambda node: goes_on(node, machine), options(16 * KIB))
+
+
 @pytest.mark.parametrize("segment", SEGMENTS)
 @pytest.mark.parametrize("size", [300, 1_000, 9_000])
 def test_a_disk_that_the_node_filled_has_room_again(segment: int, size: int) -> None:
