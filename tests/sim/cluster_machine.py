@@ -33,6 +33,9 @@ PEER_PORT, NODE_PORT = 4100, 4200
 SECRET = b"a secret of the cluster"
 SOCKET_SECONDS = 0.00003  # from a process to another one of the machine
 NOTES = 400
+# What processes of one build have no reason to say to each other, whatever dies.
+NEVER_SAID = ("alarm", "link_broken", "message_too_large", "node_broken")
+NETWORK_ERRORS = ("simulated: ", "this stream was closed")
 
 
 class Machine:
@@ -167,5 +170,12 @@ class Machine:
         text = f"{self.world.clock.now:.6f} {self.id} {template % args}"
         self.notes.append(text)
         del self.notes[:-NOTES]
+        lost = template.startswith("bridge_lost")
         if level >= ERROR:
             self.seen.problem("handler", text)
+        elif template.startswith(NEVER_SAID) or (lost and not _is_network(args[0])):
+            self.seen.problem("misunderstood", text)
+
+
+def _is_network(error: object) -> bool:
+    return str(error).startswith(NETWORK_ERRORS)

@@ -30,9 +30,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--until-found", action="store_true", help="stop at the first anomaly")
     options = parser.parse_args(arguments)
     if options.planted:
-        from .planted import PLANTED
+        from . import cluster_planted, planted
 
-        PLANTED[options.planted].plant()
+        (planted.PLANTED | cluster_planted.PLANTED)[options.planted].plant()
     if options.cluster:
         from .cluster_scenario import run_seed
     else:

@@ -292,9 +292,21 @@ def test_what_a_bridge_does_not_take_is_told_to_who_asked() -> None:
             raise NoQuorum("too many commands wait")
 
         setattr(bridge, "submit", full)  # noqa: B010
-        with pytest.raises(NoQuorum, match="too many commands wait"):
+        with trio.fail_after(5), pytest.raises(NoQuorum, match="too many commands wait"):
             await node.barrier()
         delattr(bridge, "submit")
         assert await node.barrier() == node.state.position
 
     play(8, script)
+
+
+def test_what_a_bridge_was_told_cannot_be_withdrawn() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        node, turn = split.nodes[1], makers.Turn(b"w" * 16, seq=1, time=1)
+        command = makers.barrier(turn)
+        node.submit(command)
+        assert not node.row.withdraw(command)
+
+    play(9, script)

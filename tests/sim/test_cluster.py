@@ -291,3 +291,48 @@ def test_after_any_storm_all_have_one_row(links: Links, level: str) -> None:
 def test_after_every_storm_all_have_one_row(links: Links, level: str) -> None:
     for seed in range(200, 220):
         weather(seed, links, level, 40)
+
+
+def test_what_a_machine_has_learned_and_promised_outlives_its_power() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        cluster.kill(2)
+        cluster.kill(3)
+        await trio.sleep(3)  # alone it promises itself a view, and gets no other promise
+        cluster.kill(1, power=True)
+        cluster.start(1)
+        await trio.sleep(0.5)
+        found = cluster.machines[1].bridge.journal.recovered
+        assert found.newest is not None
+        assert found.newest.id == 1
+        assert found.register is not None
+        assert found.register.register == 2
+
+    play(8, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_a_link_that_is_deaf_in_one_direction_ends() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        links = cluster.machines[1].bridge.links
+        assert sorted(links.linked()) == [2, 3]
+        cluster.world.net.cut(name(2), name(1))
+        await trio.sleep(5)
+        assert [*links.linked()] == [3]
+
+    play(9, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_the_protocol_hears_at_once_of_a_link_that_ended() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        neighbours = cluster.machines[1].bridge.member.neighbours
+        assert sorted(neighbours._of) == [2, 3]
+        cluster.kill(2)
+        await trio.sleep(0.01)
+        assert sorted(neighbours._of) == [3]
+
+    play(10, lambda world: Cluster(world, mesh(3)), script)

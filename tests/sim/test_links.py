@@ -248,17 +248,22 @@ def test_a_neighbour_that_does_not_read_costs_a_bounded_amount_and_then_the_link
 
 def test_what_the_socket_did_not_take_at_once_goes_out_when_it_does() -> None:
     one, two = End(1), End(2)
-    sent = [bundle(s, 50_000) for s in range(1, 100)]
+    sent, later = [bundle(s, 50_000) for s in range(1, 100)], bundle(100, 10)
+    room: list[int] = []  # who has it again
 
     async def script(world: World) -> None:
         start(world, one, two)
         await trio.sleep(0.5)
+        one.links.on_sent = room.append
         say(one, 2, *sent)
         assert one.links.waiting_bytes(2) > 3_000_000
         await trio.sleep(5)
+        assert room == [2]
+        say(one, 2, later)
+        await trio.sleep(1)
 
     play(script, one, two)
-    assert two.events == [Up(1), *sent]
+    assert two.events == [Up(1), *sent, later]
 
 
 @pytest.mark.parametrize("size", [0, 10, 100_000])

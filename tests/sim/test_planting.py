@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from duckrow.tools import fuzz
+from sim import cluster_planted
 from sim.planted import PLANTED
 from sim.planting import ROOT, Change, Planted
 
@@ -22,9 +23,9 @@ def change(old: str, new: str = "") -> Planted:
     return Planted("bug", "something", (Change(PLACE, old, new),))
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", [*PLANTED, *cluster_planted.PLANTED])
 def test_a_planted_bug_has_its_place_in_the_product(name: str) -> None:
-    PLANTED[name].check()
+    (PLANTED | cluster_planted.PLANTED)[name].check()
 
 
 def test_a_text_that_is_not_there_cannot_be_replaced() -> None:

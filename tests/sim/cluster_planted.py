@@ -1,0 +1,241 @@
+"""Bugs planted into the shells of a cluster: what somebody could have written between disk, links and core.
+
+    PYTHONPATH=src:tests python -m sim.cluster_planted                           the list, as JSON
+    PYTHONPATH=src:tests python -m sim.run 0 --cluster --planted link_lost_for_good --until-found
+
+`planting.py` says how they are planted.  Those of the protocol itself are in protocol_planted.py.
+"""
+
+from __future__ import annotations
+
+import json
+
+from .planting import Change, Planted
+
+_BUGS = [
+    (
+        "promise_not_written",
+        "what was promised for the next view outlives the process",
+        "bridge/process.py",
+        "                    await self._insist(journal.register, Register(*effect))",
+        "                    pass",
+    ),
+    (
+        "synced_before_the_sync",
+        "what is told to be durable is",
+        "bridge/syncing.py",
+        "                await self._store.sync()\n                self.done = token",
+        "                self.done = token\n                self._on_synced()\n                await self._store.sync()",
+    ),
+    (
+        "sync_answers_for_later_writes",
+        "a sync makes durable what was written before it, and nothing else",
+        "bridge/syncing.py",
+        "                await self._store.sync()\n                self.done = token",
+        "                await self._store.sync()\n                self.done = self._wanted",
+    ),
+    (
+        "synced_is_not_told",
+        "who waits for a sync hears of it",
+        "bridge/process.py",
+        "            member.synced(self._told, now)",
+        "            pass",
+    ),
+    (
+        "end_of_a_link_is_not_told",
+        "the protocol knows which links are up",
+        "bridge/process.py",
+        "                    member.link_down(peer, now)",
+        "                    pass",
+    ),
+    (
+        "silence_is_not_noticed",
+        "a link that is deaf is hung up",
+        "bridge/process.py",
+        "                case do.Hang(peer):\n                    links.hang_up(peer)",
+        "                case do.Hang(peer):\n                    pass",
+    ),
+    (
+        "own_stages_not_kept",
+        "what a node was told to be accepted is settled when it is in the row",
+        "bridge/process.py",
+        "                        self.staging.journaled(bundle)",
+        "                        pass",
+    ),
+    (
+        "known_items_told_again",
+        "a node that knows more than its bridge is told nothing twice",
+        "bridge/follower.py",
+        "        if item.position < self._next:\n            return False\n",
+        "",
+    ),
+    (
+        "item_skipped_behind_the_past",
+        "a node misses no item",
+        "bridge/follower.py",
+        "        self._next = items[-1].position + 1\n        return items\n\n    def _taken",
+        "        self._next = items[-1].position + 2\n        return items\n\n    def _taken",
+    ),
+    (
+        "old_node_stays",
+        "one node at a time is at a bridge",
+        "bridge/attach.py",
+        "        if self._node is not None:\n            self._node.leave()\n        async with",
+        "        async with",
+    ),
+    (
+        "refused_in_silence",
+        "what a bridge does not take is told to who asked",
+        "bridge/attach.py",
+        "                self.tell(wire.refused(commands, error))",
+        "                pass",
+    ),
+    (
+        "accepted_is_not_told",
+        "who waits until a command is accepted hears of it",
+        "bridge/attach.py",
+        "                    self._awaited.update([head for head, _ in commands])",
+        "                    pass",
+    ),
+    (
+        "stages_in_the_row_are_not_told",
+        "a node settles what its state has already",
+        "bridge/attach.py",
+        "                    ordered,\n                )",
+        "                    (),\n                )",
+    ),
+    (
+        "submitted_once",
+        "what a bridge was told when it died is submitted again",
+        "node/bridgedrow.py",
+        "        for command in self._unsettled.values():\n            output.put(",
+        "        for command in ():\n            output.put(",
+    ),
+    (
+        "commands_lost_while_the_bridge_is_away",
+        "a node takes commands while its bridge is away",
+        "node/bridgedrow.py",
+        "            if command.head not in self._unsettled:",
+        "            if command.head not in self._unsettled and self._output is not None:",
+    ),
+    (
+        "followed_from_the_beginning",
+        "a node that comes back goes on where it was",
+        "node/bridgedrow.py",
+        "            output.put(wire.frame([int(Said.FOLLOW), self._after]))\n        for command",
+        "            output.put(wire.frame([int(Said.FOLLOW), 0]))\n        for command",
+    ),
+    (
+        "withdrawn_from_a_bridge_that_has_it",
+        "what certainly was not written is never read",
+        "node/bridgedrow.py",
+        "        if self._output is not None:\n            return False\n        return self._forget",
+        "        return self._forget",
+    ),
+    (
+        "refusals_not_heard",
+        "a command that the bridge refused is answered",
+        "node/bridgedrow.py",
+        "                self._refused.append((command, error))",
+        "                pass",
+    ),
+    (
+        "another_store_is_taken",
+        "a node whose bridge has another store begins anew",
+        "node/bridgedrow.py",
+        "before.uuid not in (welcome.uuid, *welcome.formers):",
+        "False:",
+    ),
+    (
+        "half_a_message_sent_again",
+        "what a socket took in part goes on where it stopped",
+        "bridge/sending.py",
+        "            out[0] = memoryview(out[0])[count:]",
+        "            pass",
+    ),
+    (
+        "bundles_sent_backwards",
+        "bundles go out in order",
+        "bridge/sending.py",
+        "                message, size = self._bulk.popleft()",
+        "                message, size = self._bulk.pop()",
+    ),
+    (
+        "base_passes_the_bundles",
+        "a jump of a stream stays behind the bundles before it",
+        "bridge/sending.py",
+        "        case Bundle() | Base() | Follow() | Mended():",
+        "        case Bundle() | Follow() | Mended():",
+    ),
+    (
+        "newest_control_only",
+        "of what is flooded nothing is left out",
+        "bridge/sending.py",
+        "            self._count += 1\n            self._urgent[self._count] = message",
+        "            self._urgent[type(message)] = message",
+    ),
+    (
+        "link_lost_for_good",
+        "a neighbour that is gone is dialled again",
+        "bridge/links.py",
+        "            delay = RETRY_SECONDS_MIN if was_up",
+        "            if was_up:\n                return\n            delay = RETRY_SECONDS_MIN if was_up",
+    ),
+    (
+        "silent_stranger_is_waited_for",
+        "a handshake takes five seconds at most",
+        "bridge/links.py",
+        "            with trio.fail_after(HELLO_SECONDS_MAX):",
+        "            with trio.CancelScope():",
+    ),
+    (
+        "old_link_is_kept",
+        "a new connection takes the place of the old one",
+        "bridge/links.py",
+        "        self.hang_up(peer)\n        self._connections[peer]",
+        "        self._connections[peer]",
+    ),
+    (
+        "full_socket_for_ever",
+        "a link goes on when the other side reads again",
+        "bridge/links.py",
+        "        connection.waits = False\n        if not",
+        "        if not",
+    ),
+    (
+        "room_is_not_told",
+        "who serves a neighbour goes on when its link has room",
+        "bridge/links.py",
+        "                self.on_sent(peer)",
+        "                pass",
+    ),
+    (
+        "item_left_out_in_serving",
+        "who follows a neighbour gets every item",
+        "bridge/serving.py",
+        "            served.position = items[-1].position",
+        "            served.position = items[-1].position + 1",
+    ),
+    (
+        "followers_not_woken",
+        "who follows a neighbour hears of what is new",
+        "bridge/serving.py",
+        "            served.wakeup.wake()\n\n    def _on_sent",
+        "            pass\n\n    def _on_sent",
+    ),
+    (
+        "starts_forgotten_with_the_next_one",
+        "a process that a later view names is known",
+        "node/chronicle.py",
+        "key=_count)[-STARTS_KEPT:]",
+        "key=_count)[-1:]",
+    ),
+]
+
+PLANTED = {
+    name: Planted(name, breaks, (Change(file, old, new),)) for name, breaks, file, old, new in _BUGS
+}
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: bug.breaks for name, bug in PLANTED.items()}, indent=1))

@@ -1,0 +1,55 @@
+"""Syncs beside the rounds of a bridge: what is told to be durable was written before its sync began."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import trio
+
+from duckrow.bridge.syncing import Syncing
+from duckrow.node.env import Env
+from duckrow.node.rowstore import RowStore
+from duckrow.node.storeoptions import StoreOptions
+from sim.alone import Machine
+
+
+class Disk:
+    """Knows how much was written, and how much of that a sync has covered."""
+
+    options = StoreOptions()
+    unindexed: tuple[int, ...] = ()
+
+    def __init__(self) -> None:
+        self.written = self.durable = self.syncs = 0
+
+    async def sync(self) -> None:
+        self.syncs += 1
+        before = self.written
+        await trio.sleep(0.01)
+        self.durable = before
+
+
+def test_nothing_is_told_to_be_durable_before_a_sync_that_began_after_it_was_written() -> None:
+    told: list[int] = []
+
+    async def main(_env: Env) -> None:
+        disk = Disk()
+
+        def synced() -> None:
+            assert syncing.done <= disk.durable
+            told.append(syncing.done)
+
+        syncing = Syncing(cast(RowStore, disk), synced)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(syncing.run)
+            for token in range(1, 6):
+                disk.written = token
+                syncing.want(token)
+                await trio.sleep(0.004)
+                assert syncing.done <= disk.durable
+            await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
+        assert told[-1] == 5
+        assert disk.syncs == len(told) < 5, "what is written while one runs shares the next"
+
+    Machine(1).run(main)
