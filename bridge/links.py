@@ -61,6 +61,7 @@ class Up(NamedTuple):
 
 class Down(NamedTuple):
     peer: int
+    by_peer: bool = False  # it hung up, or its process is dead
 
 
 class Heard(NamedTuple):
@@ -185,7 +186,7 @@ class Links:
                     self._spawn(self._send_on, peer, connection)
                     return
         except GONE:
-            self._close(peer, connection)
+            self._close(peer, connection, by_peer=True)
         except LimitExceeded as error:
             self._note(WARNING, "message_too_large peer=%d error=%r", peer, str(error))
             self._close(peer, connection)
@@ -194,7 +195,7 @@ class Links:
         try:
             await connection.stream.wait_send_all_might_not_block()
         except GONE:
-            self._close(peer, connection)
+            self._close(peer, connection, by_peer=True)
             return
         connection.waits = False
         if not connection.closed:
@@ -245,8 +246,10 @@ class Links:
         self._note(INFO, "link_up peer=%d incarnation=%d", peer, hello.incarnation)
         try:
             await self._receive(peer, connection, reader)
+            self._close(peer, connection, by_peer=True)
         except (*GONE, Disconnected) as error:
             self._note(INFO, "link_lost peer=%d error=%r", peer, str(error))
+            self._close(peer, connection, by_peer=True)
         except (Corrupt, LimitExceeded) as error:
             self._note(WARNING, "link_broken peer=%d error=%r", peer, str(error))
         finally:
@@ -295,14 +298,14 @@ class Links:
             if not came:
                 return
 
-    def _close(self, peer: int, connection: Connection) -> None:
+    def _close(self, peer: int, connection: Connection, *, by_peer: bool = False) -> None:
         """The bridge hears of it once, before it hears of another connection with that peer."""
         if connection.closed:
             return
         connection.closed = True
         if self._connections.get(peer) is connection:
             del self._connections[peer]
-            self._mailbox.post(Down(peer))
+            self._mailbox.post(Down(peer, by_peer))
         self._spawn(_aclose, connection.stream)
 
     def _spawn(self, work: Callable[..., object], *args: object) -> None:

@@ -116,11 +116,15 @@ class Member:
     def link_up(self, peer: int, now: float) -> None:
         self.standing.now = now
         self.neighbours.up(peer)
+        self.suspicion.linked(peer)
         self._join()  # at once: a restart is announced, not waited out (S3)
 
-    def link_down(self, peer: int, now: float) -> None:
+    def link_down(self, peer: int, now: float, *, by_peer: bool = False) -> None:
+        """`by_peer`: it hung up, or nobody is there any more."""
         self.standing.now = now
         self.neighbours.down(peer)
+        if by_peer:
+            self.suspicion.hung_up(peer)
 
     def hear_from(self, peer: int, now: float) -> None:
         """Something, if only a part of a message that takes long: the link lives (F9)."""

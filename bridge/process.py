@@ -282,9 +282,9 @@ class Bridge:
                             self._taking.heard(peer, message)
                 case Up(peer):
                     member.link_up(peer, now)
-                case Down(peer):
+                case Down(peer, by_peer):
                     self._serving.stop(peer)
-                    member.link_down(peer, now)
+                    member.link_down(peer, now, by_peer=by_peer)
         if self._syncing.done > self._told:
             self._told = self._syncing.done
             member.synced(self._told, now)

@@ -3,7 +3,8 @@
 Three signs, each enough:
 
     silence   no new beat for much longer than beats usually take (S1).  Beats come by any path, so
-              a cut between two who both see a third makes nobody suspect anybody
+              a cut between two who both see a third makes nobody suspect anybody.  Who hung up is
+              missed sooner: the kernel does so for a process that died (S3)
     stall     the head of the order waits for an ack (S2): a hung disk beats, and is as bad as death;
               until then the slowest sets the pace (F11)
     proof     a later incarnation speaks, or this one said that it leaves (S3)
@@ -51,6 +52,9 @@ class Suspicion:
     me: int
     timing: Timing
     _pulses: dict[int, Pulse] = attrs.field(factory=dict, init=False)
+    _hung_up: set[int] = attrs.field(
+        factory=set, init=False
+    )  # neighbours, until they are linked again
     _gone: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # (id, incarnation)
     _held_off: dict[int, HeldOff] = attrs.field(factory=dict, init=False)
     _head: Name | None = attrs.field(default=None, init=False)
@@ -68,6 +72,13 @@ class Suspicion:
     def beat(self, member: int, now: float) -> None:
         self._pulses.setdefault(member, Pulse(now, self.timing.beat)).beat(now)
 
+    def linked(self, neighbour: int) -> None:
+        self._hung_up.discard(neighbour)
+
+    def hung_up(self, neighbour: int) -> None:
+        """Its side has ended the link, as that of a dead process does; by itself it says nothing."""
+        self._hung_up.add(neighbour)
+
     def is_gone(self, id_: int, incarnation: int) -> None:
         self._gone.add((id_, incarnation))
 
@@ -83,7 +94,8 @@ class Suspicion:
     def patience(self, member: int) -> float:
         pulse = self._pulses[member]
         usual = pulse.mean + 4 * pulse.deviation
-        return min(max(usual, self.timing.suspect_min), self.timing.suspect_max)
+        least = self.timing.hung_up if member in self._hung_up else self.timing.suspect_min
+        return min(max(usual, least), self.timing.suspect_max)
 
     def silent(self, member: int, now: float) -> bool:
         pulse = self._pulses.get(member)

@@ -19,6 +19,7 @@ class Timing:
     link_dead: float = 0.45  # four beats and some: a link that says nothing is down (F9)
     suspect_min: float = 0.8  # without a beat, however regular they came (S1)
     suspect_max: float = 10.0
+    hung_up: float = 0.25  # instead of suspect_min, for a neighbour that ended its link (S3)
     grace: float = 0.05  # longer than the first majority, for all who seem alive (V3)
     retry: float = 0.5  # one ballot takes at most this; then somebody tries again (S5)
     retry_margin: float = 0.1  # before the end of a ballot, when nobody is waited for any more

@@ -218,11 +218,19 @@ class LocalCluster:
             Conflict: its node runs.
             Refused, Timeout: see `wait`.
         """
+        self.begin(which)
+        self.wait(which, active=active)
+
+    def begin(self, which: int | str) -> None:
+        """Starts it, and waits for nothing.
+
+        Raises:
+            Conflict: its node runs.
+        """
         machine = self.machine(which)
         if machine.pid(NODE):
             raise Conflict(f"{machine.name} runs")
         self._spawn(machine)
-        self.wait(which, active=active)
 
     def pause(self, which: int | str, *processes: str) -> None:
         """SIGSTOP."""

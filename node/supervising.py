@@ -64,7 +64,7 @@ class Supervisor:
             await self._ended.wait()
 
     async def _supervise(self) -> None:
-        delay = RETRY_SECONDS_MIN
+        delay = 0.0
         while not self._stop.is_set():
             began = trio.current_time()
             if (pid := holder(self._lock)) is not None:
@@ -73,7 +73,7 @@ class Supervisor:
                 await self._start()
             if not self._stop.is_set():
                 steady = trio.current_time() - began >= STEADY_SECONDS
-                delay = RETRY_SECONDS_MIN if steady else min(2 * delay, RETRY_SECONDS_MAX)
+                delay = 0.0 if steady else min(max(2 * delay, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
                 with trio.move_on_after(delay):
                     await self._stop.wait()
 

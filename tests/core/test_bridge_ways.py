@@ -155,6 +155,20 @@ def test_silence_is_suspected_after_its_time() -> None:
     assert found.suspects(view(), 9.0) == {2, 3}
 
 
+def test_who_hung_up_is_missed_sooner_until_it_is_linked_again() -> None:
+    """S3: so is a process that was killed; but who is heard by another way is not suspected."""
+    found = suspicion()
+    for step in range(1, 6):
+        found.beat(2, step / 10)
+        found.beat(3, step / 10)
+    found.hung_up(3)
+
+    assert found.suspects(view(), 0.7) == set()
+    assert found.suspects(view(), 0.8) == {3}
+    found.linked(3)
+    assert found.suspects(view(), 1.2) == set()
+
+
 def test_irregular_beats_are_given_more_time() -> None:
     found = suspicion()
     now = 0.0

@@ -146,8 +146,8 @@ def test_a_link_that_breaks_is_told_once_and_comes_again() -> None:
         await trio.sleep(0.5)
 
     play(script, one, two)
-    assert one.events == [Up(2), *4 * [Down(2), Up(2)]]
-    assert two.events == [Up(1), *4 * [Down(1), Up(1)]]
+    assert one.events == [Up(2), *3 * [Down(2, True), Up(2)], Down(2), Up(2)]
+    assert two.events == [Up(1), *4 * [Down(1, True), Up(1)]]
 
 
 def test_a_killed_neighbour_is_dialled_again_and_not_all_the_time() -> None:
@@ -165,7 +165,7 @@ def test_a_killed_neighbour_is_dialled_again_and_not_all_the_time() -> None:
         await trio.sleep(8)
 
     play(script, one, two)
-    assert one.events == [Up(2), Down(2), Up(2)]
+    assert one.events == [Up(2), Down(2, True), Up(2)]
 
 
 def test_the_link_of_a_process_that_came_back_takes_the_place_of_the_old_one() -> None:
