@@ -22,6 +22,7 @@ from .electorate import Voter, incarnation_of, voter_of
 from .founding import Listed
 from .messages import Change
 from .process import Bridge
+from .telling import told
 
 AGAIN_SECONDS: Final = 0.25
 WAIT_SECONDS_MAX: Final = 3600.0
@@ -41,6 +42,8 @@ class Admin:
             Corrupt: it is no question.
         """
         what = asked.get("what")
+        if what == "status":
+            return self.members() | told(self._bridge, trio.current_time())
         seconds = asked.get("seconds", 10.0)
         if type(seconds) not in (int, float) or not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise Corrupt(f"{seconds!r} is no time to wait")

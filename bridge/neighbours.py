@@ -63,6 +63,10 @@ class Neighbours:
     def linked(self) -> list[int]:
         return sorted(self._of)
 
+    def of(self, peer: int) -> Neighbour | None:
+        """None: the link is not up."""
+        return self._of.get(peer)
+
     # Links.
 
     def up(self, peer: int) -> None:

@@ -231,14 +231,18 @@ class Bridge:
 
     def _missing(self) -> tuple[str, ...]:
         """Without which machines nothing can be ordered; none: what there is, is enough."""
-        listed, standing = self.options.listed, self.member.standing
+        standing = self.member.standing
         reached, charter = self.member.neighbours.routes.paths, self.options.charter
         if standing.newest.id:
             away = missing(standing.newest, reached)
         else:  # it is founded when all are there (G1)
             founders = charter.founders if charter is not None else ()
             away = [founder[0] for founder in founders if founder[0] not in reached]
-        return tuple([listed[id_].name if id_ in listed else f"node {id_}" for id_ in away])
+        return tuple(map(self.name_of, away))
+
+    def name_of(self, id_: int) -> str:
+        listed = self.options.listed.get(id_)
+        return f"node {id_}" if listed is None else listed.name
 
     # -- the mailbox ------------------------------------------------------------------------
 

@@ -91,6 +91,11 @@ class Suspicion:
             self._head, self._head_since = head, now
         self._lacking = tuple(lacking) if head is not None else ()
 
+    def awaited(self, now: float, seconds: float) -> list[int]:
+        """Whose acks the head of the order has lacked for so long."""
+        late = self._head is not None and now - self._head_since > seconds
+        return sorted(self._lacking) if late else []
+
     def patience(self, member: int) -> float:
         pulse = self._pulses[member]
         usual = pulse.mean + 4 * pulse.deviation

@@ -212,6 +212,10 @@ def status() -> Wish[dict[str, Any]]:
     return Wish(lambda core: core.ask(Verb.STATUS), lambda fields: dict(fields[0]))
 
 
+def digest(position: int) -> Wish[bytes]:
+    return Wish(lambda core: core.ask(Verb.DIGEST, position), lambda fields: bytes(fields[0]))
+
+
 def members(what: str, asked: dict[str, Any]) -> Wish[dict[str, Any]]:
     return Wish(
         lambda core: core.ask(Verb.MEMBER, {"what": what, **asked}),

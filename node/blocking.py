@@ -218,6 +218,14 @@ class Client:
         """What the node says of itself, as `duckrow status` shows it."""
         return self._do(asks.status())
 
+    def digest(self, position: int) -> bytes:
+        """Of the row up to and with a position: the same on every node, or their rows differ.
+
+        Raises:
+            NotFound, Corrupt, Refused: it is not known there, any more or yet.
+        """
+        return self._do(asks.digest(position))
+
     def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
         """Who votes; or changes that, as `duckrow member` does: `what` is one of its verbs.
 

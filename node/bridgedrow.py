@@ -40,6 +40,7 @@ from .storeoptions import StoreOptions
 from .wakeup import Wakeup
 
 RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
+TOLD_SECONDS: Final = 1.0  # for a bridge to say how it is
 SETTLE_AT: Final = 64  # bundles; fewer go with what is said next, or when the bridge is idle
 AHEAD_BYTES: Final = 1 * MIB  # of an image, on its way to the bridge
 COMMAND_BYTES: Final = 256  # what a command that waits costs besides its bytes
@@ -214,6 +215,12 @@ class BridgedRow:
 
     def status(self) -> RowStatus:
         return self._status if self._output is not None else self._status._replace(active=False)
+
+    async def told(self) -> dict[str, Any]:
+        with trio.move_on_after(TOLD_SECONDS):
+            if self.is_attached:
+                return await self.administer({"what": "status"})
+        return {"waiting_for": ["its bridge"]}
 
     async def administer(self, asked: dict[str, Any]) -> dict[str, Any]:
         return dict((await self.ask(What.MEMBER, asked))[0])

@@ -147,6 +147,12 @@ class KeptRow(Protocol):
         """Items below `position` are in two snapshots; bodies below item `oldest_body` are not waited for (N6)."""
         ...
 
+    async def told(self) -> dict[str, Any]:
+        """What there is to say of other machines, for `duckrow status`; nothing, if that is not known
+        now.
+        """
+        ...
+
     async def administer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Who votes, and what an operator wants of that: see bridge/admin.py.
 

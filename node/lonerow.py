@@ -240,6 +240,9 @@ class LoneRow:
     def release(self, position: int, oldest_body: int) -> None:
         self.store.release(position, oldest_body)
 
+    async def told(self) -> dict[str, Any]:
+        return {}
+
     async def administer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """See `KeptRow.administer`; here is nobody else."""
         if asked.get("what") != "members":

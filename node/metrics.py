@@ -82,6 +82,24 @@ METRICS: Final = (
         _one(lambda seen: seen.keeper.row.status().active),
     ),
     Metric(
+        "duckrow_view",
+        GAUGE,
+        "Number of the newest view known here: it grows with every change of who acts.",
+        _one(lambda seen: seen.keeper.row.status().view),
+    ),
+    Metric(
+        "duckrow_members",
+        GAUGE,
+        "Machines that act in that view: each acknowledges all that is ordered.",
+        _one(lambda seen: len(seen.keeper.row.status().members)),
+    ),
+    Metric(
+        "duckrow_missing",
+        GAUGE,
+        "Machines that are out of reach while those in reach are no majority; 0: it can be ordered.",
+        _one(lambda seen: len(seen.keeper.row.status().missing)),
+    ),
+    Metric(
         "duckrow_position",
         GAUGE,
         "Position of the last item that was applied.",

@@ -22,6 +22,7 @@ in any order.  The first request is HELLO, and nothing else is read before it wa
     KEPT      as PULL: also what is pinned for the archive        see `encode_pulled`
     PINS      topic and partition of the last one before          [see Pin ...], more
     UNPIN     topic, id, partition, safe, place, trouble          nothing more
+    DIGEST    a position                                          the digest of the row up to there
 
 Fields that come later go to the end, and readers ignore what they do not know.  Whoever is at the
 other end may be anybody: forms are checked here, and what they mean is checked where it is done.
@@ -63,6 +64,7 @@ class Verb(enum.IntEnum):
     KEPT = 13
     PINS = 14
     UNPIN = 15
+    DIGEST = 16
 
 
 class Outcome(enum.IntEnum):

@@ -178,6 +178,11 @@ class Server:
         if self.stopping:
             raise NoQuorum("this node is stopping")
 
+    def _why(self, missing: Sequence[str]) -> str:
+        if self.node.row.broken:
+            return str(self.node.row.broken)
+        return f"it does not reach {and_(missing)}" if missing else ""
+
     def no_quorum(self, missing: Sequence[str]) -> NoQuorum:
         return NoQuorum(f"{self.options.name} can order nothing: it does not reach {and_(missing)}")
 
@@ -203,8 +208,22 @@ class Server:
             },
         )
 
+    async def told(self) -> dict[str, Any]:
+        """What `duckrow status` shows, of other machines, too."""
+        peers = await self.node.row.told()
+        status = self.status()
+        for name in ("links", "waiting_for", "backlog", "staged"):
+            if name in peers:
+                status[name] = peers[name]
+        if nodes := peers.get("nodes"):
+            status["peers"] = nodes
+            names = {node["id"]: node["name"] for node in nodes}
+            for member in status["members"]:
+                member["name"] = names.get(member["id"], str(member["id"]))
+        return status
+
     def status(self) -> dict[str, Any]:
-        """What `duckrow status` shows of this node."""
+        """What this node knows of itself."""
         node = self.node
         row = node.row.status()
         view = node.state.view
@@ -224,7 +243,7 @@ class Server:
             "hashed": hashed,
             "ready": True,
             "active": row.active,
-            "why": str(node.row.broken) if node.row.broken else "",
+            "why": self._why(row.missing),
             "level": node.row.store.options.level,
             "topics": len(node.state.topics),
             "clients": len(self.sessions),

@@ -239,7 +239,13 @@ class Session:
             case Verb.TOPIC:
                 reads.serve(reference, partial(overview.topic, state, fields))
             case Verb.STATUS:
-                reads.serve(reference, lambda: [self._server.status()])
+                reads.ask(reference, self._server.told)
+            case Verb.DIGEST:
+                match fields:
+                    case [int(position), *_] if 0 <= position <= state.position:
+                        reads.ask(reference, partial(self._node.row.store.digest_of, position))
+                    case _:
+                        raise Refused(f"this node has come to position {state.position:,}")
             case Verb.CLIENTS:
                 reads.serve(reference, partial(overview.clients, self._server.sessions, fields))
             case Verb.PINS:

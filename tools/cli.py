@@ -50,6 +50,7 @@ INDEX: Final = {
         "status": "Show how a node is",
         "client": "Show who talks to a node",
         "member": "Show and change who votes in a cluster",
+        "link": "Show the links of a machine with others",
         "verify": "Compare the rows of all nodes that can be reached",
         "backup": "Copy a node, while it runs or not, to a folder from which it can be restored",
         "restore": "Make the folder of a node from a backup",

@@ -154,6 +154,13 @@ def of_status(status: dict[str, Any]) -> Iterator[Check]:
         yield Check("node", BAD, f"{name} takes nothing new: {status.get('why')}", "duckrow why")
     else:
         yield Check("node", OK, f"{name} is ready and active, at position {status['position']:,}")
+    links = status.get("links", [])
+    if down := [link["peer"] for link in links if not link["up"]]:
+        yield Check(
+            "links", WARN, f"{name} has no link with {', '.join(down)}", "duckrow member ls"
+        )
+    elif links:
+        yield Check("links", OK, f"{name} has a link with each of its {len(links)} neighbours")
     if status.get("disk", {}).get("state", "ok") != "ok":
         yield Check("node disk", BAD, f"the disk of {name} is full", "duckrow why")
     if archive := of_archive(status.get("archive", {})):

@@ -40,6 +40,10 @@ PEOPLE: Final = (
     "lineage",
     "state_hash",
     "members",
+    "links",
+    "waiting_for",
+    "backlog",
+    "staged",
 )
 
 
@@ -59,6 +63,14 @@ def told(status: dict[str, Any]) -> Row:
     free, whole = (_rounded(disk.get(name, 0)) for name in ("free", "size"))
     row = status | {"disk": f"{disk.get('state', '')}, {free} free of {whole}"}
     row["archive"] = of_archive(status.get("archive", {}))
+    row["waiting_for"] = ", ".join(status.get("waiting_for", ()))
+    row["members"] = ", ".join(
+        f"{member.get('name', member['id'])} ({member['weight']})"
+        for member in status.get("members", ())
+    )
+    row["links"] = ", ".join(
+        f"{link['peer']} {'up' if link['up'] else 'down'}" for link in status.get("links", ())
+    )
     return {name: value for name, value in row.items() if value != ""}
 
 

@@ -66,7 +66,14 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
         yield Cause("node", f"{status['node']} takes nothing new: {reason}", "duckrow doctor")
     if waiting := status.get("waiting_for"):
         yield Cause(
-            "node", f"{status['node']} waits for {', '.join(map(str, waiting))}", "duckrow status"
+            "node", f"{status['node']} waits for {', '.join(map(str, waiting))}", "duckrow link ls"
+        )
+    elif down := [link["peer"] for link in status.get("links", ()) if not link["up"]]:
+        yield Cause(
+            "links",
+            f"{status['node']} has no link with {', '.join(down)}; what is ordered goes without it, or "
+            "by another way",
+            "duckrow member ls",
         )
 
 

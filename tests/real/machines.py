@@ -168,9 +168,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def cluster_text(ports: Mapping[str, int], *, links: str = "mesh", first: int = 1) -> str:
+def cluster_text(
+    ports: Mapping[str, int], home: Path, *, links: str = "mesh", first: int = 1
+) -> str:
     members = "".join(
         f'[members.{name}]\nid = {id_}\naddress = "tcp://127.0.0.1:{port}"\n'
+        f'url = "duck+unix://{home}/{name}/node.sock"\n'
         for id_, (name, port) in enumerate(ports.items(), first)
     )
     return f'[cluster]\ndurability = "write"\nlinks = "{links}"\n{members}'
@@ -180,7 +183,7 @@ def cluster_text(ports: Mapping[str, int], *, links: str = "mesh", first: int = 
 def machines(home: Path, *names: str, **env: str) -> Iterator[Machines]:
     """Not started yet; nothing is left of them."""
     file = home / "cluster.toml"
-    file.write_text(cluster_text(dict(zip(names, free_ports(len(names)), strict=True))))
+    file.write_text(cluster_text(dict(zip(names, free_ports(len(names)), strict=True)), home))
     found = Machines({name: Machine(home / name, name, file, **env) for name in names})
     try:
         yield found

@@ -19,7 +19,7 @@ from duckrow.tools.cli_bench import percentile
 from duckrow.tools.cli_doctor import of_data, of_status
 from duckrow.tools.cli_status import told as told_status
 from duckrow.tools.cli_trace import told
-from duckrow.tools.cli_verify import compared
+from duckrow.tools.cli_verify import Digest, compared
 from duckrow.tools.cli_why import of_archive, of_node, of_topic
 
 
@@ -309,17 +309,58 @@ def test_what_is_no_experiment_is_a_usage_error(words: str, sh: Shell) -> None:
 
 
 def status(**changed: object) -> dict[str, object]:
-    return {"node": "m1", "active": True, "position": 7, "state_hash": "a", **changed}
+    place = changed.get("position", 7)
+    return {
+        "node": "m1",
+        "active": True,
+        "position": 7,
+        "hashed": place,
+        "state_hash": "a",
+        **changed,
+    }
 
 
-def test_nodes_are_the_same_only_at_the_same_position_with_the_same_hash() -> None:
-    same = compared([status(), status(node="m2")])
-    behind = compared([status(), status(node="m2", position=6, state_hash="b")])
-    differ = compared([status(), status(node="m2", state_hash="b")])
+def row(items: str, floor: int = 0) -> Digest:
+    """One whose digest at a position is all of it up to there."""
+    return lambda position: items[:position].encode() if position >= floor else None
 
-    assert (same["same"], same["first_difference"]) == (True, None)
-    assert (behind["same"], behind["first_difference"], behind["position"]) == (False, None, 6)
-    assert (differ["same"], differ["first_difference"]) == (False, 7)
+
+def test_nodes_are_the_same_as_far_as_all_have_come() -> None:
+    both = [status(), status(node="m2")]
+    behind = [status(), status(node="m2", position=6, state_hash="b")]
+
+    same = compared(both, [row("abcdefg"), row("abcdefg")])
+    assert (same["same"], same["first_difference"], same["position"]) == (True, None, 7)
+    short = compared(behind, [row("abcdefg"), row("abcdef")])
+    assert (short["same"], short["first_difference"], short["position"]) == (True, None, 6)
+
+
+@pytest.mark.parametrize(("other", "first"), [("Xbcdefg", 1), ("abcXefg", 4), ("abcdefX", 7)])
+def test_the_first_position_at_which_rows_differ_is_told(other: str, first: int) -> None:
+    both = [status(), status(node="m2"), status(node="m3")]
+    found = compared(both, [row("abcdefg"), row(other), row("abcdefg")])
+
+    assert (found["same"], found["first_difference"]) == (False, first)
+
+
+def test_what_a_node_keeps_no_more_is_not_held_against_it() -> None:
+    both = [status(), status(node="m2")]
+    found = compared(both, [row("abcdefg"), row("abcdeXg", floor=5)])
+    assert (found["same"], found["first_difference"]) == (False, 6)
+
+
+def test_rows_that_are_the_same_with_states_that_are_not_differ() -> None:
+    both = [status(), status(node="m2", state_hash="b")]
+    found = compared(both, [row("abcdefg"), row("abcdefg")])
+    assert (found["same"], found["first_difference"]) == (False, 7)
+
+
+def test_a_link_that_is_down_is_a_cause_and_who_is_waited_for_a_better_one() -> None:
+    links = [{"peer": "m2", "up": False}, {"peer": "m3", "up": True}]
+    (down,) = of_node(status(links=links))
+    assert down.why.startswith("m1 has no link with m2;")
+    (waits,) = of_node(status(links=links, waiting_for=["m2"]))
+    assert waits.why == "m1 waits for m2"
 
 
 def test_a_full_disk_and_a_row_that_ended_are_causes() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from clikit import duckrow
+
 from .daemonkit import PROGRAM, SECONDS
 from .machines import Machine, Machines, cluster_text, machines, until
 
@@ -122,6 +124,56 @@ def test_a_machine_that_lost_its_disk_copies_the_row_and_votes_again(three: Mach
     assert values(lost, "disk") == [b"one", b"two", b"three"]
 
 
+def test_a_machine_tells_its_links_and_who_is_there(three: Machines) -> None:
+    three.agree()
+    for name, machine in three.items():
+        status = machine.status()
+        assert [member["name"] for member in status["members"]] == [*NAMES]
+        assert {peer["name"]: peer["state"] for peer in status["peers"]} == dict.fromkeys(
+            NAMES, "acts"
+        )
+        assert {link["peer"] for link in status["links"] if link["up"]} == {*NAMES} - {name}
+        assert all(link["position"] > 0 for link in status["links"])
+        assert status["waiting_for"] == []
+        assert duckrow(f"why --url {machine.url}").code == 0
+    rows = duckrow(f"link ls -o jsonl --url {three['m1'].url}").rows
+    assert [(row["node"], row["peer"], row["up"]) for row in rows] == [
+        ("m1", "m2", True),
+        ("m1", "m3", True),
+    ]
+
+
+def test_the_rows_of_all_members_of_the_file_are_verified(three: Machines) -> None:
+    position = three.agree()["position"]
+    found = duckrow(f"verify -o json --cluster {three['m1'].file}").document
+
+    assert (found["same"], found["position"], found["first_difference"]) == (True, position, None)
+    assert [*found["nodes"]] == [*NAMES]
+    assert len({node["hash"] for node in found["nodes"].values()}) == 1
+
+
+def test_who_is_alone_says_for_whom_it_waits(three: Machines) -> None:
+    one = three["m1"]
+    for name in ("m2", "m3"):
+        three[name].stop()
+    try:
+        until(lambda: one.status()["waiting_for"] == ["m2", "m3"], one.said)
+        assert (
+            "m1 takes nothing new: it does not reach m2 and m3"
+            in duckrow(f"why --url {one.url} -o csv").text
+        )
+        told = duckrow(f"produce t one --timeout 1 --url {one.url}")
+        assert told.code == 5
+        assert "m1 can order nothing: it does not reach m2 and m3" in told.err
+        (given,) = duckrow(f"produce t one --wait accepted --url {one.url} -o jsonl").rows
+        waits = duckrow(f"receipt {given['receipt']} --url {one.url} -o json").document
+        assert (waits["state"], waits["number"]) == ("waiting", None)
+    finally:
+        for name in ("m2", "m3"):
+            three[name].start()
+    until(lambda: values(one, "t") == [b"one"], one.said)
+
+
 def test_a_bridge_without_a_node_leaves_the_others_and_ends(tmp_path: Path) -> None:
     with machines(tmp_path, *NAMES, DUCKROW__NODE__ORPHAN="500ms") as found:
         for machine in found.values():
@@ -227,7 +279,7 @@ def test_addresses_that_others_reach_need_a_secret(one: Machine) -> None:
 def test_the_row_of_another_member_is_left_alone(one: Machine, tmp_path: Path) -> None:
     one.start(alone=True).ready()
     assert one.stop() == 0
-    one.file.write_text(cluster_text({"m1": 1, "m2": 2}, first=7))
+    one.file.write_text(cluster_text({"m1": 1, "m2": 2}, tmp_path, first=7))
     said = refused(one)
     assert "the row here is that of member 1, and the cluster file gives m1 the id 7" in said
 
