@@ -216,6 +216,15 @@ class Member:
         if standing.active and 2 * sum(v[1] for v in others) > sum(v[1] for v in view.voters):
             self.neighbours.flood(Leave(standing.incarnation))
 
+    def hear_disk(self, disk: str, now: float) -> None:
+        """The state of the reserve: on a full disk it acts no more, and the others go on."""
+        self.standing.now = now
+        if self.standing.room.hear(disk, now):
+            self.views.wedge()
+            self.neighbours.flood(Leave(self.standing.incarnation))
+        self.views.try_install()
+        self.neighbours.links_due = True
+
     def no_image(self, peer: int, now: float) -> None:
         """That neighbour has none: somebody else may."""
         self.standing.now = now

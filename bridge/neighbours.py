@@ -163,7 +163,7 @@ class Neighbours:
         """From whom the row is followed, and if nobody has what comes next, from whom an image."""
         standing = self.standing
         near, far = dict[int, int](), dict[int, int]()
-        if not standing.active and standing.keeps_row:
+        if not standing.active and standing.keeps_row and not standing.room.is_full:
             for peer, neighbour in self._of.items():
                 link = neighbour.link
                 if link is None:

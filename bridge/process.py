@@ -25,6 +25,7 @@ from duckrow.node.forms import UUID_BYTES, BaseForm
 from duckrow.node.journal import Journal
 from duckrow.node.limits import MIB
 from duckrow.node.registerform import Register
+from duckrow.node.reserve import OK
 from duckrow.node.row import Bundle, Item, RowStatus
 from duckrow.node.segments import Segment
 from duckrow.node.storeoptions import StoreOptions
@@ -84,6 +85,7 @@ class Bridge:
         self._work = Wakeup()
         self._beat_due = False
         self._syncing = Syncing(self.store, self._work.wake)
+        self._disk = OK  # what the member knows of it
         self._told = 0  # token: the member knows that it is durable
         self.member = Member(
             recovered_of(journal),
@@ -139,6 +141,7 @@ class Bridge:
             nursery.start_soon(self.giving.run)
             nursery.start_soon(self._taking.run)
             nursery.start_soon(self._beat_on)
+            nursery.start_soon(self._look_on)
             task_status.started()
             await self._rounds()
 
@@ -264,6 +267,10 @@ class Bridge:
             self._feed()
             await self._perform(self.member.take_effects(trio.current_time(), self._env.wall_us()))
             await self._jobs.run()
+            if self.store.reserve.state != self._disk:
+                self._disk = self.store.reserve.state
+                self.member.hear_disk(self._disk, trio.current_time())
+                self._work.wake()
             self.on_round()
             await self._work.wait()
 
@@ -387,6 +394,17 @@ class Bridge:
             self._beat_due = True
             self._work.wake()
             await trio.sleep(self.options.timing.beat)
+
+    async def _look_on(self) -> None:
+        """Free space comes and goes, whoever else uses the disk."""
+        reserve = self.store.reserve
+        while True:
+            before = reserve.state
+            await reserve.restore()
+            reserve.look()
+            if reserve.state != before:
+                self._work.wake()
+            await trio.sleep(self.store.options.reserve_seconds)
 
     # -- who this is ------------------------------------------------------------------------
 

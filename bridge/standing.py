@@ -22,6 +22,7 @@ from .electorate import NOTHING, incarnation_of, voter_of, votes
 from .exactness import is_exact
 from .forcing import may_skip
 from .recovered import Recovered
+from .room import Room
 from .timing import Timing
 
 
@@ -43,6 +44,7 @@ class Standing:
     active: bool = attrs.field(default=False, init=False)
     stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
     awaits_image: bool = attrs.field(default=False, init=False)  # nobody has the next item any more
+    room: Room = attrs.field(init=False)
     diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
     learned: deque[float] = attrs.field(factory=deque, init=False)  # when the last views came
 
@@ -64,6 +66,9 @@ class Standing:
             damaged=recovered.damaged,
             now=now,
         )
+
+    def __attrs_post_init__(self) -> None:
+        self.room = Room(self.timing)
 
     @property
     def start_count(self) -> int:
@@ -101,17 +106,18 @@ class Standing:
             and self.acceptor.promised is None
             and len(self.newest.members) >= self.newest.min_copies
             and not self.diverged
+            and not self.room.is_full
         )
 
     @property
     def comes(self) -> bool:
         """It could be a member of the next view soon: nobody would have to wait for it."""
-        return not (self.stateless or self.awaits_image)
+        return not (self.stateless or self.awaits_image) and self.now >= self.room.until
 
     @property
     def exact(self) -> bool:
-        """X1."""
-        return not self.damaged and is_exact(
+        """X1; who has no room for what the next view brings does not carry it over."""
+        return not (self.damaged or self.room.is_full) and is_exact(
             self.newest,
             self.id,
             installed=self.installed,

@@ -82,6 +82,8 @@ class Views:
             return
         if not standing.keeps_row:
             return  # a witness that began a row would be followed, and never go on
+        if standing.room.is_full:
+            return
         cut = dict(view.cut)
         if old.lacks(standing.delivered, cut):
             return  # counters would not do: a relay may have dropped what it counted

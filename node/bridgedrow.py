@@ -25,7 +25,7 @@ from .adopting import Part
 from .bridgewire import Name, Said, Told, Welcome, What
 from .commands import Command
 from .env import Buffer, Env
-from .errors import Conflict, Corrupt, Disconnected, DuckrowError, NoQuorum, rebuilt
+from .errors import Conflict, Corrupt, Disconnected, DuckrowError, Full, NoQuorum, rebuilt
 from .events import WARNING, Note, unheard
 from .frames import Frame, FrameReader
 from .giving import Given
@@ -142,6 +142,11 @@ class BridgedRow:
 
     def submit(self, commands: Sequence[Command], *, accepted: bool = False) -> None:
         """See `KeptRow.submit`."""
+        if self._status.disk != OK and any(len(command.body) for command in commands):
+            raise Full(
+                "the disk of this machine is full, and what is left is kept for what makes room: "
+                "delete or prune something, or produce at another machine"
+            )
         size = sum(map(_size, commands))
         if self._unsettled and self._unsettled_bytes + size > PENDING_BYTES_MAX:
             raise NoQuorum(

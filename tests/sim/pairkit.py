@@ -20,7 +20,7 @@ from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.capture import state_hash
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
-from duckrow.node.errors import NoQuorum
+from duckrow.node.errors import Full, NoQuorum
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.reading import Pull
@@ -50,7 +50,12 @@ class Split:
         async def main(env: Env) -> None:
             options = options_of(env, self.links, id_, self.level)
             if self.keep:
-                store = attrs.evolve(options.store, segment_bytes=1 << 13, followable_bytes=1 << 13)
+                store = attrs.evolve(
+                    options.store,
+                    segment_bytes=1 << 13,
+                    followable_bytes=1 << 13,
+                    hard_reserve_bytes=1 << 17,
+                )
                 options = attrs.evolve(options, store=store)
             note = partial(self._note, f"m{id_}")
             bridge = await Bridge.open(env, options, note)
@@ -115,7 +120,7 @@ class Split:
             turn = makers.Turn(pid, seq=seq, time=env.wall_us())
             try:
                 result = await keeper.order(makers.produce(turn, "rides", BODY, 3))
-            except NoQuorum:
+            except (Full, NoQuorum):
                 seq -= 1
             else:
                 assert result.code == Code.ORDERED

@@ -1,0 +1,71 @@
+"""A machine whose disk is full: the others go on without it, and it comes back when there is room."""
+
+from __future__ import annotations
+
+from core.bridgecluster import Cluster
+from duckrow.bridge.room import Room
+from duckrow.bridge.timing import Timing
+from duckrow.node.reserve import HARD, OK, SOFT
+
+
+def hear_disk(cluster: Cluster, id_: int, disk: str) -> None:
+    cluster.members[id_].hear_disk(disk, cluster.now)
+    cluster._end(id_)
+    cluster.settle()
+
+
+def test_it_leaves_and_the_others_go_on() -> None:
+    cluster = Cluster(1, 2, 3)
+    hear_disk(cluster, 3, HARD)
+    cluster.submit(1, "a")
+    cluster.beats(5)
+
+    assert cluster.acting() == [1, 2]
+    assert cluster.words(1) == ["a"]
+    assert cluster.words(3) == [], "and it writes nothing that it need not"
+    cluster.beats(30)
+    assert cluster.acting() == [1, 2]
+
+
+def test_when_there_is_room_again_it_follows_and_after_its_time_acts() -> None:
+    cluster = Cluster(1, 2, 3)
+    hear_disk(cluster, 3, HARD)
+    cluster.submit(1, "a")
+    cluster.beats(5)
+    hear_disk(cluster, 3, SOFT)
+    cluster.beats(3)
+    assert cluster.words(3) == ["a"]
+    assert cluster.acting() == [1, 2]
+    cluster.beats(15)
+
+    assert cluster.acting() == [1, 2, 3]
+
+
+def test_if_the_others_are_no_majority_all_wait_for_room() -> None:
+    cluster = Cluster(1, 2)
+    hear_disk(cluster, 2, HARD)
+    cluster.submit(1, "a")
+    cluster.beats(30)
+    assert cluster.acting() in ([], [1])
+    assert cluster.words(1) == []
+    hear_disk(cluster, 2, OK)
+    cluster.beats(40)
+
+    assert cluster.acting() == [1, 2]
+    assert cluster.words(1) == cluster.words(2) == ["a"]
+
+
+def test_who_is_full_again_and_again_comes_back_later_each_time() -> None:
+    room, now, waits = Room(Timing()), 0.0, []
+    for _ in range(4):
+        assert room.hear(HARD, now)
+        assert not room.hear(HARD, now + 1)
+        room.hear(OK, now + 2)
+        waits.append(room.until - now - 2)
+        now = room.until
+
+    assert waits == [1.0, 2.0, 4.0, 8.0]
+    room.hear(OK, now + Timing().conduct)
+    room.hear(HARD, now + Timing().conduct)
+    room.hear(OK, now + Timing().conduct)
+    assert room.until == now + Timing().conduct + 1.0
