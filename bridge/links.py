@@ -4,7 +4,7 @@
                               send    ◄── queue    ◄── `put`, then `flush` once a round
 
 Of two neighbours the one with the lower id dials, and standby links only while they are wanted; who is refused or cut off dials again, after 0.1 s,
-then up to 5 s, with jitter.  A link is there when both handshakes are through, so bytes went both ways;
+then up to 1 s, with jitter.  A link is there when both handshakes are through, so bytes went both ways;
 that it stays so is for the protocol to see (F9), which says when to hang up.  A new connection of the
 same neighbour takes the place of the older one, which may be half dead.
 
@@ -34,7 +34,7 @@ from .wire import Encoder, decode
 
 DIAL_SECONDS: Final = 5.0
 RETRY_SECONDS_MIN: Final = 0.1
-RETRY_SECONDS_MAX: Final = 5.0
+RETRY_SECONDS_MAX: Final = 1.0  # what is back is found within 1.5 s
 GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 

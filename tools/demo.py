@@ -1,4 +1,5 @@
-"""The demonstration: fills a store, kills the process, damages a byte, and shows what is left.
+"""The demonstration: fills a store, kills the process, damages a byte, shows what is left, and then
+has three machines in a chain, of which one dies and comes back.
 
     make demo
 
@@ -31,6 +32,8 @@ from duckrow.node.producer import Producer
 from duckrow.node.reading import Pull
 from duckrow.node.realio import real_env
 from duckrow.node.state import State
+
+from .demo_cluster import three_in_a_chain
 
 TOPIC = "rides"
 BATCH = 100
@@ -211,7 +214,14 @@ def same_state(folder: str) -> None:
     in_node(folder, compare)
 
 
-# 5. Simulated lives.
+# 5. Several machines.
+
+
+def chained(folder: str) -> None:
+    three_in_a_chain(folder, check, say)
+
+
+# 6. Simulated lives.
 
 
 def simulate(_folder: str) -> None:
@@ -287,7 +297,8 @@ ACTS = (
     ("2. A bit turns on the disk", damage_a_byte),
     ("3. Policies decide in the row", prune),
     ("4. The row makes the state", same_state),
-    ("5. A node in a simulated world, sixteen lives of ten seconds", simulate),
+    ("5. Three machines in a chain, of which one dies", chained),
+    ("6. A node in a simulated world, sixteen lives of ten seconds", simulate),
 )
 
 if __name__ == "__main__":

@@ -1,0 +1,97 @@
+"""The part of the demonstration with three machines in a chain: m1 - m2 - m3, each with processes of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from duckrow.cluster.local import LocalCluster
+from duckrow.cluster.machine import Machine
+from duckrow.cluster.plan import Plan
+
+TOPIC: Final = "chain"
+EACH: Final = 10_000  # entries that each machine's client produces
+TRIPS: Final = 40
+
+Check = Callable[[bool, str], None]
+Say = Callable[[str], None]
+
+
+def three_in_a_chain(folder: str, check: Check, say: Say) -> None:
+    with LocalCluster.launch(Plan(nodes=3, topology="chain"), Path(folder, "cluster")) as cluster:
+        began = time.monotonic()
+        with ThreadPoolExecutor() as threads:
+            firsts = [*threads.map(lambda each: _produce(cluster, each), cluster.machines)]
+        total = 3 * EACH
+        say(
+            f"m1, m2 and m3, level fsync: {total:,} entries produced on all at once, in "
+            f"{time.monotonic() - began:.2f} s, the first of each under the numbers "
+            f"{', '.join(f'{first:,}' for first in firsts)}"
+        )
+        rows = [_values(cluster, each.name, total) for each in cluster.machines]
+        check(rows[0] == rows[1] == rows[2], "all three have the same row")
+        check(len({*rows[0]}) == len(rows[0]) == total, "every entry is there, each once")
+        say(f"each of the three has these {total:,} entries, under the same numbers")
+
+        cluster.kill("m3")
+        began = time.monotonic()
+        number = _one(cluster, "m1", b"without m3")
+        check(number == total + 1, "the others go on with the next number")
+        say(f"m3 got kill -9, node and bridge; the others went on after {_since(began)}")
+
+        began = time.monotonic()
+        cluster.start("m3")
+        check(_values(cluster, "m3", number)[-1] == b"without m3", "it got what it had missed")
+        number = _one(cluster, "m3", b"back")
+        check(number == total + 2, "it goes on where the others are")
+        say(f"started again, it had what it had missed, and produced, after {_since(began)}")
+
+        there = cluster.client("m3")
+        trips: list[float] = []
+        for _ in range(TRIPS):
+            began = time.perf_counter()
+            number = _one(cluster, "m1", b"there")
+            check(len(there.pull(TOPIC, number - 1, wait=10)) == 1, "m3 has what m1 was told")
+            back = _one(cluster, "m3", b"back")
+            check(len(cluster.client("m1").pull(TOPIC, back - 1, wait=10)) == 1, "and back")
+            trips.append(time.perf_counter() - began)
+        trips.sort()
+        say(
+            f"{TRIPS} round trips from m1 to m3 and back: median {1e3 * median(trips):.1f} ms, "
+            f"nine of ten under {1e3 * trips[TRIPS * 9 // 10]:.1f} ms"
+        )
+        rows = [_values(cluster, each.name, back) for each in cluster.machines]
+        check(rows[0] == rows[1] == rows[2], "in the end all three have the same row")
+        say(f"in the end all three have the same {back:,} entries")
+
+
+def _produce(cluster: LocalCluster, machine: Machine) -> int:
+    with cluster.connect(machine.name, timeout=60) as row:
+        values = [b"%s %d" % (machine.name.encode(), index) for index in range(EACH)]
+        return next(iter(row.produce_many(TOPIC, values)))[2]
+
+
+def _one(cluster: LocalCluster, name: str, value: bytes) -> int:
+    """Its number."""
+    number = cluster.client(name).produce(TOPIC, value, timeout=30).number
+    assert number is not None, "it was waited for"
+    return number
+
+
+def _values(cluster: LocalCluster, name: str, last: int) -> list[bytes]:
+    """The first `last` entries of a machine, as soon as it has them."""
+    found: list[bytes] = []
+    while len(found) < last:
+        page = cluster.client(name).pull(TOPIC, len(found), limit=last - len(found), wait=30)
+        if not page:
+            break
+        found += [entry.value for entry in page]
+    return found
+
+
+def _since(began: float) -> str:
+    return f"{time.monotonic() - began:.2f} s"
