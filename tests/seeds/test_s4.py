@@ -5,12 +5,16 @@ Each test is named after its row in docs/reference/seeds.md, which also says wha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import trio
 
 import duckrow as library
+from duckrow.cluster.local import LocalCluster
+from duckrow.cluster.plan import Plan
 from duckrow.node.alone import Options, open_node
 from duckrow.node.cursors import FIRST, LAST, After, Back, Cursor
 from duckrow.node.env import Env
@@ -355,3 +359,63 @@ def test_s4_20_one_seven_and_twelve_consumers_get_fourteen_messages() -> None:
 
     assert [row["deliveries"] for row in rows] == [14, 98, 168]
     assert all(row["ok"] and row["seconds"] > 0 for row in rows)
+
+
+# Machines that are chained.
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[LocalCluster]:
+    """Four of them, each with a link to the next alone."""
+    with LocalCluster.launch(Plan(nodes=4, topology="chain", durability="memory")) as cluster:
+        yield cluster
+
+
+def values_at_all(chain: LocalCluster, topic: str, count: int) -> list[list[bytes]]:
+    """What a reader beside each machine sees, when there is as much as that."""
+    found = []
+    for machine in range(4):
+        client = chain.client(machine)
+        after = 0
+        values: list[bytes] = []
+        while len(values) < count:
+            entries = client.pull(topic, after, wait=30)
+            assert entries, "nothing came in time"
+            assert [entry.number for entry in entries] == [
+                *range(after + 1, after + 1 + len(entries))
+            ]
+            after, values = entries[-1].number, values + [entry.value for entry in entries]
+        found.append(values)
+    return found
+
+
+def test_s4_11_what_is_produced_on_one_side_is_on_the_other_and_back(chain: LocalCluster) -> None:
+    here, there = chain.client(0), chain.client(1)
+    here.produce("both", "from here")
+    there.produce("both", "from there")
+
+    assert values_at_all(chain, "both", 2)[:2] == [[b"from here", b"from there"]] * 2
+
+
+def test_s4_12_what_is_produced_at_one_end_of_a_chain_comes_out_at_the_other(
+    chain: LocalCluster,
+) -> None:
+    chain.client(0).produce_many("far", [b"%d" % i for i in range(100)])
+    chain.client(3).produce("far", b"and back")
+
+    assert values_at_all(chain, "far", 101)[3] == [*(b"%d" % i for i in range(100)), b"and back"]
+    assert values_at_all(chain, "far", 101)[0][-1] == b"and back"
+
+
+def test_s4_14_all_machines_have_one_order_whoever_produces(chain: LocalCluster) -> None:
+    def produce(machine: int) -> None:
+        for turn in range(10):
+            chain.client(machine).produce("one", b"%d of %d" % (turn, machine))
+
+    with ThreadPoolExecutor() as together:
+        for _ in together.map(produce, range(4)):
+            pass
+
+    found = values_at_all(chain, "one", 40)
+    assert found == [found[0]] * 4
+    assert len({*found[0]}) == 40

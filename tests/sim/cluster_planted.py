@@ -45,7 +45,7 @@ _BUGS = [
         "end_of_a_link_is_not_told",
         "the protocol knows which links are up",
         "bridge/process.py",
-        "                    member.link_down(peer, now)",
+        "                    member.link_down(peer, now, by_peer=by_peer)",
         "                    pass",
     ),
     (
