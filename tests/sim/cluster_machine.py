@@ -35,7 +35,7 @@ SOCKET_SECONDS = 0.00003  # from a process to another one of the machine
 NOTES = 400
 # What processes of one build have no reason to say to each other, whatever dies.
 NEVER_SAID = ("alarm", "link_broken", "message_too_large", "node_broken")
-NETWORK_ERRORS = ("simulated: ", "this stream was closed")
+NETWORK_ERRORS = ("simulated: ", "this stream was closed", "the stream ended")
 
 
 class Machine:

@@ -16,6 +16,7 @@ import trio
 
 from checker import Produce, check
 from checker.history import OK
+from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.env import Env
 from duckrow.node.errors import DuckrowError
 from duckrow.node.trioclient import Client
@@ -35,6 +36,7 @@ from .stager import Stager
 from .workload import Observed
 from .world import World
 
+CLUSTER_ENDS = (*ENDS, ReplacedError)  # the last: an image came, and the node begins anew
 FOUNDED_SECONDS = 60.0
 HEAL_SECONDS = 5.0  # after which everybody can order
 SETTLE_SECONDS = 30.0
@@ -51,7 +53,7 @@ def run_seed(
     trace_steps: bool = True,
 ) -> Outcome:
     began = time.process_time()
-    world = World(seed, keep_trace=keep_trace, trace_steps=trace_steps, tolerate=ENDS)
+    world = World(seed, keep_trace=keep_trace, trace_steps=trace_steps, tolerate=CLUSTER_ENDS)
     plan = drawn(world.rng("cluster plan")) if plan is None else plan
     world.buggify = plan.buggify
     run = _Run(world, plan)

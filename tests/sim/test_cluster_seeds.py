@@ -22,7 +22,6 @@ SEEDS = range(8)
 
 FAILED_ONCE = {
     "a_machine_that_dies_while_the_cluster_is_founded": 103,
-    "a_view_that_names_a_process_that_had_died_before_it_was_decided": 1006,
     "nobody_remembers_the_start_that_the_view_names": 1011,
 }
 
