@@ -117,7 +117,8 @@ class AsyncClient(ABC):
         self._raise_unwatched()
 
     async def receipt(self, receipt: str | Receipt, *, timeout: float | None = None) -> Receipt:
-        """What became of an accepted entry; without a number, it waits for room.
+        """What became of an accepted entry; without a number it waits for room, or for its machine to
+        reach the others.
 
         Raises:
             DuckrowError: it was refused, or nothing is known of it.

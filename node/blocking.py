@@ -103,7 +103,8 @@ class Client:
         self._raise_unwatched()
 
     def receipt(self, receipt: str | Receipt, *, timeout: float | None = None) -> Receipt:
-        """What became of an accepted entry; without a number, it waits for room.
+        """What became of an accepted entry; without a number it waits for room, or for its machine to
+        reach the others.
 
         Raises:
             DuckrowError: it was refused, or nothing is known of it.

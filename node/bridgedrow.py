@@ -81,7 +81,7 @@ class BridgedRow:
         self._output: Output | None = None
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
-        self._awaited: set[bytes] = set()  # of these, those of which `on_staged` has to be told
+        self._awaited: set[bytes] = set()  # of these, those that `take_staged` is to tell of
         self._taken: list[Name] = []  # own bundles that the last `take` gave
         self._applied: list[Name] = []  # own bundles that are applied, and not settled
         self._ordered: tuple[Name, ...] = ()  # stages that were in the row before; settled later
@@ -209,6 +209,10 @@ class BridgedRow:
         """Commands that `submit` took and the bridge then did not: certainly not written."""
         refused, self._refused = self._refused, []
         return refused
+
+    @property
+    def stages(self) -> bool:
+        return True
 
     def take_staged(self) -> list[bytes]:
         staged, self._staged = self._staged, []

@@ -67,9 +67,7 @@ class Keeper:
         self.tally = Tally()
         self.on_progress: Callable[[Item], None] = lambda _item: None  # housekeeping counts
         self.on_turn: Callable[[], None] = lambda: None  # what was answered may be sent
-        self.turned = (
-            trio.Event()
-        )  # with the next items that are applied; then there is another one
+        self.turned = trio.Event()  # when the next items are applied; then it is another one
         self.on_missing: Callable[[], None] = lambda: None  # there is no majority any more
         self.wall_us = wall_us
         self._rng = rng
@@ -134,7 +132,8 @@ class Keeper:
         if head is None:
             head = decode_head(command.head)
         self.row.submit([*before, command], accepted=accepted)
-        self.acceptance.came(head)
+        if self.row.stages:
+            self.acceptance.came(head)
         return key_of(head)
 
     async def barrier(self) -> int:

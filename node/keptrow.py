@@ -93,6 +93,11 @@ class KeptRow(Protocol):
         """There was no room even for what makes room."""
         ...
 
+    @property
+    def stages(self) -> bool:
+        """What was submitted may be on this disk before it is ordered: `take_staged` tells."""
+        ...
+
     def status(self) -> RowStatus: ...
 
     def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:

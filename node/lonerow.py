@@ -233,6 +233,10 @@ class LoneRow:
         refused, self._refused = self._refused, []
         return refused
 
+    @property
+    def stages(self) -> bool:
+        return False
+
     def take_staged(self) -> Sequence[bytes]:
         """None: what is on this disk is ordered."""
         return ()

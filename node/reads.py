@@ -264,8 +264,9 @@ def known(node: Keeper, key: Key) -> Result | None:
         return Result(WAITING)
     if lane is None or lane.epoch != epoch:
         raise Conflict(
-            "nothing is known of this receipt any more: its topic was deleted, or its producer "
-            "is among those that produced nothing for longest"
+            "nothing is known of this receipt here: its topic was deleted, or its producer is among "
+            "those that produced nothing for longest, or the machine that accepted it has not reached "
+            "the others yet: ask that one"
         )
     return remembered(lane, seq) if seq <= lane.last else None
 

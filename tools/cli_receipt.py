@@ -40,7 +40,8 @@ COMMANDS: Final = (
         (
             "duckrow produce rides now --wait accepted --template '{receipt}' | xargs duckrow receipt",
         ),
-        more="`waiting`: it is in the row and gets its number when its topic has room.",
+        more="`waiting`: it gets its number when its topic has room, or when the machine that accepted it\n"
+        "reaches the others; until then ask that machine.",
         url=True,
         rows=True,
     ),
