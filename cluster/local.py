@@ -63,6 +63,7 @@ class LocalCluster:
             for id_, port in ports.nodes.items()
         )
         self._clients: dict[int, Client] = {}
+        self._begun: dict[int, int] = {}  # process, by machine: of the nodes that were started here
         self._owned = ExitStack()  # what ends with this object
 
     # -- its life ---------------------------------------------------------------------------
@@ -92,6 +93,7 @@ class LocalCluster:
             found._write()
             found._guard(leash=leash, owned=owned)
             owned.callback(found._forget)
+            owned.callback(found._end_guard)
             found._start_wires()
             for machine in found.machines:
                 found._spawn(machine)
@@ -233,8 +235,11 @@ class LocalCluster:
         self._spawn(machine)
 
     def pause(self, which: int | str, *processes: str) -> None:
-        """SIGSTOP."""
-        self.machine(which).signal(signal.SIGSTOP, *processes)
+        """SIGSTOP; they do nothing more when this returns."""
+        machine = self.machine(which)
+        machine.signal(signal.SIGSTOP, *processes)
+        stopped = f"{machine.name} does not stand still"
+        until(lambda: machine.stands_still(*processes), END_SECONDS, stopped)
 
     def resume(self, which: int | str) -> None:
         self.machine(which).signal(signal.SIGCONT)
@@ -311,7 +316,8 @@ class LocalCluster:
     def _spawn(self, machine: Machine) -> None:
         words = ["node", "--cluster", str(machine.cluster_file), "--name", machine.name]
         words += ["--data", str(machine.data), "--listen", machine.url.replace("duck", "tcp", 1)]
-        self._run([sys.executable, "-m", "duckrow.tools.cli", *words], machine.log)
+        program = [sys.executable, "-m", "duckrow.tools.cli", *words]
+        self._begun[machine.id] = self._run(program, machine.log)
 
     def _start_wires(self) -> None:
         wires = self.plan.wires
@@ -327,14 +333,16 @@ class LocalCluster:
         self._run([sys.executable, "-m", "duckrow.cluster.wire", path, told], log)
         until((self.folder / WIRE_SOCKET).exists, START_SECONDS, "the wires do not start")
 
-    def _run(self, words: Sequence[str], log: Path) -> None:
+    def _run(self, words: Sequence[str], log: Path) -> int:
         answer = self._ask(GUARD_SOCKET, {"start": [*words], "log": str(log)})
         if "error" in answer:
             raise Refused(f"{' '.join(words)}: {answer['error']}")
+        return int(answer["pid"])
 
     def _runs(self, machine: Machine) -> bool:
         """Its node runs, or is about to: it takes its lock after a moment."""
-        return bool(machine.pids()) or "ended error" not in machine.last_words()
+        begun = self._begun.get(machine.id)
+        return bool(machine.pids()) or (begun is not None and Path(f"/proc/{begun}").exists())
 
     def _tell_wires(self, **asked: Any) -> None:
         if self.plan.wires is None:

@@ -55,6 +55,11 @@ class Machine:
     def is_paused(self) -> bool:
         return any(_state(pid) == "T" for pid in self.pids().values())
 
+    def stands_still(self, *processes: str) -> bool:
+        """All of those that run; the signal takes a moment."""
+        wanted = processes or tuple(LOCKS)
+        return all(_state(pid) in "TXZ" for each, pid in self.pids().items() if each in wanted)
+
     def signal(self, number: signal.Signals, *processes: str) -> None:
         """To those that run."""
         for process in processes or LOCKS:
@@ -72,7 +77,7 @@ class Machine:
             Timeout: the kernel did not end them.
         """
         for process in processes or LOCKS:
-            while pid := self.pid(process):
+            if pid := self.pid(process):
                 with _watched(pid) as watched:
                     self.signal(signal.SIGKILL, process)
                     watched.wait(seconds, f"{process} {self.name}")
