@@ -142,7 +142,8 @@ class BridgedRow:
 
     def submit(self, commands: Sequence[Command], *, accepted: bool = False) -> None:
         """See `KeptRow.submit`."""
-        if self._status.disk != OK and any(len(command.body) for command in commands):
+        fresh = [command for command in commands if command.head not in self._unsettled]
+        if self._status.disk != OK and any(len(command.body) for command in fresh):
             raise Full(
                 "the disk of this machine is full, and what is left is kept for what makes room: "
                 "delete or prune something, or produce at another machine"
