@@ -291,6 +291,58 @@ class Faults:
             seconds = self.chance.choice([0.001, 0.05, self.chance.uniform(0.1, 3)])
             self._kill_and_start(id_, how, seconds)
 
+    # A disaster: one machine is left, and an operator has it go on.
+
+    def lose_all_but_one(self) -> int | None:
+        """The one that is left, a member that has all; None: there is none now."""
+        world, self.healing = self.world, True
+        view = world.ledger.view
+        exact = [
+            id_
+            for id_, machine in world.machines.items()
+            if machine.runs
+            and id_ in self.plan.voters  # or all founders would be blank, and found another cluster
+            and machine.up.standing.newest.id == view.id
+            and machine.up.standing.keeps_row
+            and machine.up.standing.exact
+        ]
+        if not exact:
+            return None
+        left = self.chance.choice(exact)
+        self._wipe_all_but(left)
+        world.marks["disaster"] += 1
+        return left
+
+    def force(self, left: int) -> None:
+        """What it acked must be in its row, since others may have acknowledged it."""
+        world = self.world
+        self._wipe_all_but(left)  # those that were begun anew have met it as it was
+        machine = world.machines[left]
+        if not machine.runs or machine.up.standing.active:
+            return  # it has the majority alone
+        cluster = self.chance.randbytes(16)
+        world.ledger.forced.add(cluster)
+        world.marks["forced"] += 1
+        world.tell(f"{left} is forced")
+        world.feed(left, lambda member: member.force(cluster, 2, world.now))
+        self._readmit(left)
+
+    def _wipe_all_but(self, left: int) -> None:
+        for id_ in self.world.machines:
+            if id_ != left:
+                self.world.kill(id_, "wipe")
+                self.world.wipe(id_)  # also of one that was down
+
+    def _readmit(self, left: int) -> None:
+        """An operator gives the others their votes again, one after the other."""
+        world, view = self.world, self.world.ledger.view
+        voters = {voter[0] for voter in view.voters}
+        missing = [i for i in self.plan.voters if i not in voters | {*self.plan.witnesses}]
+        if missing:
+            change = Change(view.id, missing[0], 1)
+            world.feed(left, lambda member: member.change(change, world.now))
+            world.after(0.3, self._readmit, left)
+
     # The end.
 
     def heal(self) -> None:
@@ -304,7 +356,12 @@ class Faults:
         for edge in self.plan.edges:
             self._fast_link(edge)
         data_only = all(voter[3] for voter in world.ledger.view.voters)
-        may_stay_dead = self.ends_early is None and self.plan.level == FSYNC and data_only
+        may_stay_dead = (
+            not world.ledger.forced
+            and self.ends_early is None
+            and self.plan.level == FSYNC
+            and data_only
+        )
         if may_stay_dead and self.chance.random() < 0.8:
             world.dead = self.minority()
             world.marks["a minority stays dead"] += bool(world.dead)

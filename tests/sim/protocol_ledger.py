@@ -46,6 +46,7 @@ class Ledger:
     placed: dict[bytes, tuple[str, int]] = attrs.field(factory=dict)  # by body: topic, number
     last: dict[bytes, int] = attrs.field(factory=dict)  # by producer, its last entry in the row
     acknowledged: int = 0
+    forced: set[bytes] = attrs.field(factory=set)  # clusters that an operator began
     accepted: dict[bytes, tuple[int, bytes]] = attrs.field(factory=dict)  # body: node, its disk
 
     @property
@@ -64,7 +65,10 @@ class Ledger:
 
     def learns(self, id_: int, view: View) -> None:
         known = self.views.get(view.id)
-        if known is None and view.id > 1 and not self._was_decided(view):
+        forced = view.cluster in self.forced and all(
+            view.cluster != other.cluster for other in self.views.values()
+        )
+        if known is None and view.id > 1 and not forced and not self._was_decided(view):
             raise Broken("SPLIT", f"node {id_} learns view {view.id}, which nobody decided")
         if self.views.setdefault(view.id, view) != view:
             raise Broken("SPLIT", f"node {id_} learns another view {view.id} than others")

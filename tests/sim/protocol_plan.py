@@ -31,7 +31,7 @@ FAULTS: Final = (
     "duel",
 )
 MOMENTS: Final = ("promised", "proposed", "accepted", "decided", "active")
-PROFILES: Final = ("mixed", "duel", "tail", "power", "house")
+PROFILES: Final = ("mixed", "duel", "tail", "power", "house", "disaster")
 
 
 @attrs.frozen
@@ -115,6 +115,8 @@ def draw(seed: int, profile: str = "mixed") -> Plan:
         snipers = {"active": 0.3}
     elif profile == "house":
         faults, pace = ["leave", "weight", "voters", "settings", "kill", "cut"], (0.1, 0.6)
+    elif profile == "disaster":
+        faults, pace = ["kill", "voters", "slow link", "slow disk", "duel"], (0.1, 0.6)
     return Plan(
         seed=seed,
         profile=profile,

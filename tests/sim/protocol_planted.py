@@ -12,6 +12,7 @@ import attrs
 from .planting import Change, Planted
 
 MIXED, DUEL, TAIL, POWER = "mixed", "duel", "tail", "power"
+HOUSE, DISASTER = "house", "disaster"
 
 
 @attrs.frozen
@@ -525,6 +526,101 @@ _BUGS = [
             "bridge/ordering.py",
             "        if origin == standing.id:\n",
             "        if origin == standing.id and standing.active:\n",
+        ),
+        profile=MIXED,
+    ),
+    _bug(
+        "retired_keeps_its_own",
+        "R3",
+        "what a retired machine accepted is ordered",
+        ("bridge/handing.py", "        if not self.is_due:\n", "        if True:\n"),
+        profile=HOUSE,
+    ),
+    _bug(
+        "forced_without_what_it_acked",
+        "R4",
+        "who goes on alone has all that it acked",
+        (
+            "bridge/views.py",
+            "        cut = held.journaled_on(standing.delivered)\n",
+            "        cut: dict[int, int] = {}\n",
+        ),
+        profile=DISASTER,
+    ),
+    _bug(
+        "too_few_copies_make_views",
+        "N8",
+        "a view in which nobody would act is not made",
+        (
+            "bridge/choosing.py",
+            "    if len(members) < wanted.min_copies:\n",
+            "    if wanted is not view and len(members) < wanted.min_copies:\n",
+        ),
+        profile=HOUSE,
+    ),
+    _bug(
+        "founder_tells_first",
+        "G1",
+        "a founder makes one first view, whatever dies",
+        (
+            "bridge/member.py",
+            "                self.outbox.when_durable(partial(self.neighbours.flood, Decided(view)))\n",
+            "                self.neighbours.flood(Decided(view))\n",
+        ),
+        profile=MIXED,
+    ),
+    _bug(
+        "stalled_is_let_in",
+        "S6",
+        "who stalled waits before it comes back",
+        (
+            "bridge/council.py",
+            "        return {(id_, incarnations[id_]) for id_ in slow & incarnations.keys()}\n",
+            "        return set()\n",
+        ),
+        profile=MIXED,
+    ),
+    _bug(
+        "late_wish",
+        "R1",
+        "a wish is for one view",
+        (
+            "bridge/calling.py",
+            "        return None if late or change.view != self.standing.newest.id else change\n",
+            "        return None if late else change._replace(view=self.standing.newest.id)\n",
+        ),
+        profile=HOUSE,
+    ),
+    _bug(
+        "only_own_links_are_replaced",
+        "F12",
+        "a standby link heals what is broken elsewhere",
+        (
+            "bridge/standby.py",
+            "        lacks = not self.primaries <= set(linked) or not self.machines <= set(reached)\n",
+            "        lacks = not self.primaries <= set(linked)\n",
+        ),
+        profile=MIXED,
+    ),
+    _bug(
+        "old_copy_comes_in",
+        "U4",
+        "a restored store is refused by who knew it",
+        (
+            "bridge/handshake.py",
+            "        if hello.start_count <= count and hello.incarnation != incarnation:\n",
+            "        if False:\n",
+        ),
+        profile=MIXED,
+    ),
+    _bug(
+        "clusters_mix",
+        "G1, U5",
+        "what belongs to another cluster is not taken",
+        (
+            "bridge/neighbours.py",
+            "        if link.cluster and known and link.cluster != known:\n",
+            "        if False:\n",
         ),
         profile=MIXED,
     ),

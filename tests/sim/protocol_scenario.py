@@ -14,6 +14,7 @@ from .protocol_world import World
 
 FOUNDED_IN = 1.0  # seconds
 CALM = 1.5  # seconds without another view: longer than a member is missed
+DISASTER_SECONDS = 2.0  # until an operator has seen it
 SETTLES_IN = 25.0  # seconds after all is well again
 
 
@@ -77,6 +78,11 @@ def _play(world: World) -> float:
     end = FOUNDED_IN + plan.seconds
     while world.now < end and faults.ends_early is None:
         world.run_until(min(world.now + 0.01, end))
+    if plan.profile == "disaster" and faults.ends_early is None:
+        left = faults.lose_all_but_one()
+        world.run_until(world.now + DISASTER_SECONDS)
+        if left is not None:
+            faults.force(left)
     faults.heal()
     healed = world.now
     world.run_until(healed + 0.3)
@@ -114,7 +120,7 @@ def _unfinished(world: World, load: Load) -> str:
             return f"{id_} is at {len(machine.row)} of {len(row)}, {where}"
         if id_ in wanted and not standing.active:
             return f"{id_} does not act in view {standing.newest.id}"
-        if id_ in wanted and len(machine.member.pending):
+        if id_ not in witnesses and len(machine.member.pending):
             return f"{id_} has pending commands"
     for id_, _, uuid, _ in view.voters:
         if id_ not in world.dead and world.machines[id_].disk.uuid != uuid:
@@ -126,11 +132,10 @@ def _unfinished(world: World, load: Load) -> str:
 
 def _end(world: World) -> None:
     ledger = world.ledger
-    wanted = {voter[0] for voter in ledger.view.voters if voter[3]} - world.dead
     if world.plan.level == FSYNC:
         for body, (id_, uuid) in ledger.accepted.items():
             if (
-                id_ in wanted
+                id_ not in world.dead
                 and world.machines[id_].disk.uuid == uuid
                 and body not in ledger.placed
             ):

@@ -25,6 +25,7 @@ def test_nothing_breaks_whatever_fails(profile: str, first: int) -> None:
         ("tail", 151),  # the record of an ordered bundle was lost, and that of its stage was not
         ("mixed", 34),  # a witness installed a view, and was followed for ever
         ("house", 301328),  # with too few copies one view followed the other, and nobody acted
+        ("disaster", 1038),  # a word of the old cluster came when another one had been forced
         ("power", 100142),  # a round carried a bundle over to the next link
     ],
 )
