@@ -262,11 +262,12 @@ def known(node: Keeper, key: Key) -> Result | None:
     lane = node.state.lanes.rows.get((pid, topic, partition))
     if node.acceptance.holds(*key) and (lane is None or seq > lane.last):
         return Result(WAITING)
+    if lane is None and node.row.stages:  # it may come from the machine that accepted it
+        return None
     if lane is None or lane.epoch != epoch:
         raise Conflict(
-            "nothing is known of this receipt here: its topic was deleted, or its producer is among "
-            "those that produced nothing for longest, or the machine that accepted it has not reached "
-            "the others yet: ask that one"
+            "nothing is known of this receipt any more: its topic was deleted, or its producer "
+            "is among those that produced nothing for longest"
         )
     return remembered(lane, seq) if seq <= lane.last else None
 

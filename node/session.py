@@ -22,7 +22,7 @@ import trio
 from . import codec, frames, overview, requests
 from .calls import Key
 from .commands import Command, Head, Kind, Produce, Stage, check_body, decode_head
-from .effects import WAITING, Code, Result
+from .effects import WAITING, Result
 from .env import Buffer, Peer
 from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, Refused
 from .events import INFO
@@ -286,14 +286,13 @@ class Session:
             )
         self._server.refuse_if_stopping()
         if missing := self._node.row.status().missing:
-            result = self._remembered(head)
-            if result is None and accepted:
-                result = self._gap(head)
-            elif result is None:
-                raise self._server.no_quorum(missing)
-            if result is not None:
+            if (result := self._remembered(head)) is not None:
                 self._answer(reference, *result)
                 return
+            # What comes before it may be in the row of those who are missing: then it has no place here
+            # (N3), and that is no gap either.
+            if not accepted or self._node.acceptance.expected(head) < head.seq:
+                raise self._server.no_quorum(missing)
         key = self._node.submit(Command(raw, body), head=head, accepted=accepted)
         order = _Order(self, reference, key, accepted, len(body) + REQUEST_BYTES)
         self._node.calls.tell(key, order, accepted=accepted)
@@ -313,16 +312,11 @@ class Session:
             self._reads.receipt(reference, key)
         elif result is None:
             raise NoQuorum(
-                "it is not in the row yet; the machine that accepted it has it, and gives it to the "
-                "others when it reaches them"
+                "it is not in the row: the machine that accepted it has not reached the others yet; or it "
+                "was forgotten, with its topic, or as one of a producer that was silent for longest"
             )
         else:
             self._answer(reference, *result)
-
-    def _gap(self, head: Head) -> Result | None:
-        """Nothing is ordered now that could fill it, so `accepted` would promise a place in vain (N3)."""
-        expected = self._node.acceptance.expected(head)
-        return Result(Code.GAP, detail=expected) if head.seq > expected else None
 
     def _remembered(self, head: Head) -> Result | None:
         """What became of a command that was applied before: it needs no place in the row (D6)."""
