@@ -38,9 +38,13 @@ class Handing:
     @property
     def is_due(self) -> bool:
         """Its row is complete: what was in the last cut it acted for is not pending any more (P3)."""
-        standing, view = self.standing, self.standing.newest
-        retired = voter_of(view, standing.id) is None and 0 < standing.installed == view.id
-        return retired and len(self.pending) > 0
+        return self._waits and 0 < self.standing.installed == self.standing.newest.id
+
+    @property
+    def _waits(self) -> bool:
+        """Seldom, and asked in every round."""
+        standing = self.standing
+        return len(self.pending) > 0 and voter_of(standing.newest, standing.id) is None
 
     def advance(self) -> None:
         """At the end of a round: what comes next, or the same again after a while."""
@@ -64,6 +68,6 @@ class Handing:
 
     def ordered(self, bundle: Bundle) -> None:
         """An item of somebody else, which may carry what was handed on."""
-        if voter_of(self.standing.newest, self.standing.id) is None and len(self.pending):
+        if self._waits:
             for stage in self.pending.ordered(bundle):
                 self.outbox.put(Settled(stage))

@@ -3,10 +3,11 @@
     env.net ──► handshake ──► receive ──► messages ──► the mailbox of the bridge
                               send    ◄── queue    ◄── `put`, then `flush` once a round
 
-Of two neighbours the one with the lower id dials, and standby links only while they are wanted; who is refused or cut off dials again, after 0.1 s,
-then up to 1 s, with jitter.  A link is there when both handshakes are through, so bytes went both ways;
-that it stays so is for the protocol to see (F9), which says when to hang up.  A new connection of the
-same neighbour takes the place of the older one, which may be half dead.
+Of two neighbours the one with the lower id dials, and standby links only while they are wanted; who
+is refused or cut off dials again, after 0.1 s, then up to 1 s, with jitter.  A link is there when both
+handshakes are through, so bytes went both ways; that it stays so is for the protocol to see (F9), which
+says when to hang up.  A new connection of the same neighbour takes the place of the older one, which
+may be half dead.
 
 What is sent waits in a queue of messages (sending.py), and one vectored write takes all that a round
 put there.  If the socket does not take it, a task waits until it does.  A neighbour that takes less
