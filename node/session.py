@@ -276,6 +276,9 @@ class Session:
         if head.kind in BATCHES:
             batch = BATCHES[head.kind].of(head)
             codec.check(batch.codec, body, batch.entries)
+            # What the row will refuse, for the client to send it anew, has no place to promise.
+            topic = self._node.state.topic(head.topic)
+            accepted &= topic is None or topic.policy.partitions == batch.partitions
         elif head.kind not in MAKES_ROOM and self._node.row.status().disk == HARD:
             if (result := self._remembered(head)) is not None:
                 self._answer(reference, *result)
