@@ -417,5 +417,5 @@ def error_of(result: Result, what: str) -> DuckrowError:
 def _in_doubt(topic: str) -> DuckrowError:
     return Timeout(
         f"topic {topic!r}: whether it was written is not known: the connection broke, and since then "
-        "the node has forgotten this producer, or has another row"
+        "the node has forgotten this producer, or has another row, or lacks what another machine accepted"
     )
