@@ -185,7 +185,12 @@ class Faults:
         if id_ is not None and self.world.machines[id_].runs and self._may_kill(id_, "kill"):
             self.world.feed(id_, lambda member: member.leave(self.world.now))
             seconds = self.chance.uniform(0.1, 2)
-            self.world.after(0.05, self._kill_and_start, id_, "kill", seconds)
+            self.world.after(0.05, self._end_of_leaving, id_, seconds)
+
+    def _end_of_leaving(self, id_: int, seconds: float) -> None:
+        """Somebody else may have died meanwhile."""
+        if self._may_kill(id_, "kill"):
+            self._kill_and_start(id_, "kill", seconds)
 
     def _weight(self) -> None:
         """An operator gives a voter another weight."""
@@ -306,7 +311,7 @@ class Faults:
             and machine.up.standing.keeps_row
             and machine.up.standing.exact
         ]
-        if not exact:
+        if not exact or len(view.members) == 1:  # who acts alone does not miss the others
             return None
         left = self.chance.choice(exact)
         self._wipe_all_but(left)
