@@ -17,7 +17,7 @@ import trio
 from checker import check
 from checker.history import Loss, Report
 from duckrow.node.alone import Options, open_node
-from duckrow.node.capture import CHUNK_BYTES
+from duckrow.node.capture import CHUNK_BYTES, capture
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, DiskFailed, Full
 from duckrow.node.events import ERROR
@@ -312,12 +312,12 @@ class _Run:
         if node is None:
             return False
         state, options = node.state, node.row.store.options
-        media = self.world.hosts[NODE].media
-        snapshots = [path for path in media.paths() if path.startswith("state/")]
+        snapshot = sum(map(len, capture(state, CHUNK_BYTES)))
+        snapshot += sum(len(data) for _, data in node.numbers.capture())
         return (
             bool(state.stages or state.waiting)
             or options.segment_bytes <= 4 * BLOCK
-            or any(media.pages(path).cache.size > options.hard_reserve_bytes for path in snapshots)
+            or snapshot > options.hard_reserve_bytes
         )
 
     def _disk_state(self) -> str:

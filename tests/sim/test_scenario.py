@@ -46,6 +46,7 @@ def test_a_seed_shows_no_anomaly(seed: int) -> None:
 LONG_ONES = {
     "an_end_with_the_index_of_ten_thousand_segments": 81101,
     "a_snapshot_larger_than_the_reserve_of_a_full_disk": 85252,
+    "a_first_snapshot_larger_than_the_reserve_of_a_full_disk": 90124,
     "a_state_with_many_lanes_on_a_full_disk": 85274,
 }
 
