@@ -71,18 +71,21 @@ class Found:
             DiskFailed: the disk does not give what would say it.
         """
         numbers = self.numbers
+        named: list[bytes] = []  # by starts in segments whose beginning is damaged: newer names
         for number in reversed(numbers):
             opening = await self._opening(number)
-            if opening is not None:
-                return opening.chronicle.uuids
-            if number in self.indexes:
-                return self.indexes[number].chronicle.uuids
-        for number in reversed(numbers):
-            file = await self.file(number)
-            unread = self._unread_of(number)
-            uuid = find_uuid(await read_or_zeros(file, 0, self._window, unread), number)
-            if uuid is not None:
-                return (uuid,)
+            if opening is None and number in self.indexes:
+                uuids = self.indexes[number].chronicle.uuids
+            elif opening is not None:
+                uuids = opening.chronicle.uuids
+            else:
+                file, unread = await self.file(number), self._unread_of(number)
+                uuid = find_uuid(await read_or_zeros(file, 0, self._window, unread), number)
+                named += [] if uuid is None or uuid in named else [uuid]
+                continue
+            return (*[uuid for uuid in named if uuid not in uuids], *uuids)
+        if named:
+            return tuple(named)
         if self.indexes and not numbers:
             newest = max(self.indexes)
             raise Corrupt(

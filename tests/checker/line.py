@@ -244,8 +244,9 @@ class Line:
                 continue
             first = known[0][1] - known[0][0]
             torn = any(number != first + index for index, number in known)
-            # What nobody saw may have been pruned; but what is retained in the end was seen.
-            torn |= first <= last and any(
+            # What nobody saw may have been pruned; but what is retained in the end was seen.  Not so
+            # of a row that ended: it shows what was there then, of which some was pruned since.
+            torn |= not self._broken and first <= last and any(
                 not number and first + index >= retained and not self.is_told(first + index)
                 for index, number in enumerate(found)
             )

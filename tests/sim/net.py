@@ -65,15 +65,11 @@ class Net:
         self.rng = world.rng("net")
         self.window = WINDOW  # of connections to come
         self.split = 0.02  # probability that a send goes in smaller segments
-        self._noticed_at = 0.0  # by then all who dialled have noticed who is dead
+        # By then what was sent has arrived, and all who dialled have noticed who is dead.
+        self.settled_at = 0.0
         self.counts = {"segments": 0, "stalls": 0, "resets": 0, "dials": 0}
         self._links: dict[tuple[str, str], Link] = {}
         self._streams: dict[SimStream, None] = {}
-
-    @property
-    def settled_at(self) -> float:
-        """By then what was sent has arrived, and all who dialled have noticed who is dead."""
-        return max(self._noticed_at, *(s.last_arrival for s in self._streams), 0.0)
 
     def link(self, source: str, target: str) -> Link:
         link = self._links.get((source, target))
@@ -155,8 +151,9 @@ class Net:
                 if not silent:
                     self.send(stream, "reset", b"")
                 elif stream.peer.dialled:
-                    self._noticed_at = self.world.clock.now + NOTICE_SECONDS
-                    self.world.clock.call_at(self._noticed_at, self._notice, stream.peer)
+                    noticed_at = self.world.clock.now + NOTICE_SECONDS
+                    self.settled_at = max(self.settled_at, noticed_at)
+                    self.world.clock.call_at(noticed_at, self._notice, stream.peer)
                 stream.broken = True
 
     def host_started(self, host: Host) -> None:
@@ -211,6 +208,7 @@ class Net:
         clock = self.world.clock
         when = max(source.last_arrival, clock.now + self._delay(link))
         source.last_arrival = when
+        self.settled_at = max(self.settled_at, when)
         clock.call_at(when, self._arrive, link, source)
 
     def _arrive(self, link: Link, source: SimStream) -> None:
