@@ -69,7 +69,7 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[LoneKeeper]:
         Corrupt: the state cannot be made from what is there; says what is missing.
         DiskFailed: in the group of the nursery; the process has to end.
     """
-    folders = await _folders(env.disk)
+    folders = await durable_folders(env.disk, "row", "state", "numbers")
     snapshots, folder = Snapshots(folders[1]), NumberFolder(folders[2])
     prove = prover(folders[0], snapshots, folder)
     row = await LoneRow.open(folders[0], env, rare_store(env, options.store), prove=prove)
@@ -100,10 +100,17 @@ async def open_node(env: Env, options: Options) -> AsyncIterator[LoneKeeper]:
         row.abandon()
 
 
-async def _folders(disk: Disk) -> list[Disk]:
+async def durable_folders(disk: Disk, *names: str) -> list[Disk]:
+    """Made if they are not there, with names that no power loss takes: neither theirs, with all that
+    was synced in them, nor those that a process gave to its files, and then died.
+
+    Raises:
+        DiskFailed.
+    """
     try:
-        folders = [await disk.folder(name) for name in ("row", "state", "numbers")]
-        await disk.sync_names()  # or a power loss takes a folder with all that was synced in it
+        folders = [await disk.folder(name) for name in names]
+        for folder in (disk, *folders):
+            await folder.sync_names()
     except OSError as error:
         raise DiskFailed(f"the folders of the node could not be made: {error}") from error
     return folders

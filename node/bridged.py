@@ -16,10 +16,10 @@ from functools import partial
 import trio
 
 from .adopting import adopt
-from .alone import ORDERLY, StatelessError, recovered
+from .alone import ORDERLY, StatelessError, durable_folders, recovered
 from .bridgedrow import BridgedRow
 from .env import Disk, Env
-from .errors import Corrupt, DiskFailed
+from .errors import Corrupt
 from .events import WARNING, Note, unheard
 from .housekeeping import Housekeeping, HousekeepingOptions
 from .keeper import Keeper
@@ -43,11 +43,7 @@ async def open_bridged(
         ReplacedError: in a group; an image took the place of the row: open it again.
         DiskFailed: in a group; the process has to end.
     """
-    try:
-        state, numbers = [await env.disk.folder(name) for name in ("state", "numbers")]
-        await env.disk.sync_names()
-    except OSError as error:
-        raise DiskFailed(f"the folders of the node could not be made: {error}") from error
+    state, numbers = await durable_folders(env.disk, "state", "numbers")
     row = BridgedRow(env, host, port, note)
     async with trio.open_nursery() as connection:
         connection.start_soon(row.run)

@@ -246,9 +246,13 @@ class Line:
             torn = any(number != first + index for index, number in known)
             # What nobody saw may have been pruned; but what is retained in the end was seen.  Not so
             # of a row that ended: it shows what was there then, of which some was pruned since.
-            torn |= not self._broken and first <= last and any(
-                not number and first + index >= retained and not self.is_told(first + index)
-                for index, number in enumerate(found)
+            torn |= (
+                not self._broken
+                and first <= last
+                and any(
+                    not number and first + index >= retained and not self.is_told(first + index)
+                    for index, number in enumerate(found)
+                )
             )
             if torn and not any(map(self.may_have_vanished, produce.values)):
                 self.report.add("torn-batch", f"{self.name}: {produce.values!r} at {found}")
