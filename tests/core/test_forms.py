@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from core.segmentkit import command
 from duckrow.node import cbor
-from duckrow.node.chronicle import Chronicle, Opening, Waiting, encode_opening
+from duckrow.node.chronicle import STARTS_KEPT, Chronicle, Opening, Waiting, encode_opening
 from duckrow.node.errors import Corrupt
 from duckrow.node.forms import (
     DIGEST_ZERO,
@@ -219,18 +219,21 @@ def test_another_version_is_told_from_damage() -> None:
 
 
 def test_starts_are_kept_while_a_view_names_them_and_the_newest_always() -> None:
-    chronicle = Chronicle(b"u" * 16)
-    for number in (1, 2, 3):
-        chronicle.start(Start(number, "b", "fsync", number, b"u" * 16))
-    assert list(chronicle.starts) == [3]
-    raw = encode_view(View(1, (Member(1, 3, 1),), b"c" * 16, 5, "fsync"))
+    chronicle, kept = Chronicle(b"u" * 16), STARTS_KEPT
+
+    def start(*numbers: int) -> None:
+        for number in numbers:
+            chronicle.start(Start(number, "b", "fsync", number, b"u" * 16))
+
+    start(*range(1, 41))
+    assert list(chronicle.starts) == [*range(41 - kept, 41)]
+    raw = encode_view(View(1, (Member(1, 39, 1),), b"c" * 16, 5, "fsync"))
     chronicle.decided(raw, 64, 1)
-    chronicle.start(Start(4, "b", "fsync", 4, b"u" * 16))
-    chronicle.start(Start(5, "b", "fsync", 5, b"u" * 16))
-    assert list(chronicle.starts) == [3, 5]
-    chronicle.clean(3)
-    chronicle.clean(99)
-    assert [start.clean for start in chronicle.starts.values()] == [True, False]
+    start(*range(41, 101))
+    assert list(chronicle.starts) == [39, *range(101 - kept, 101)]
+    chronicle.clean(39)
+    chronicle.clean(200)  # nobody's
+    assert [i for i, start in chronicle.starts.items() if start.clean] == [39]
 
 
 def test_what_waits_is_ordered_by_view_and_s_and_before_the_next_mark() -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -124,15 +125,20 @@ def test_a_machine_that_lost_its_disk_copies_the_row_and_votes_again(three: Mach
     assert values(lost, "disk") == [b"one", b"two", b"three"]
 
 
+def all_up(machine: Machine) -> bool:
+    return all(link["up"] for link in machine.status()["links"])
+
+
 def test_a_machine_tells_its_links_and_who_is_there(three: Machines) -> None:
     three.agree()
     for name, machine in three.items():
+        until(partial(all_up, machine), machine.said)
         status = machine.status()
         assert [member["name"] for member in status["members"]] == [*NAMES]
         assert {peer["name"]: peer["state"] for peer in status["peers"]} == dict.fromkeys(
             NAMES, "acts"
         )
-        assert {link["peer"] for link in status["links"] if link["up"]} == {*NAMES} - {name}
+        assert {link["peer"] for link in status["links"]} == {*NAMES} - {name}
         assert all(link["position"] > 0 for link in status["links"])
         assert status["waiting_for"] == []
         assert duckrow(f"why --url {machine.url}").code == 0

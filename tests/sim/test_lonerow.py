@@ -10,6 +10,7 @@ import attrs
 import pytest
 import trio
 
+from duckrow.node.chronicle import STARTS_KEPT
 from duckrow.node.env import Env
 from duckrow.node.errors import Conflict, Corrupt, NoQuorum, Refused
 from duckrow.node.forms import decode_view, encode_view
@@ -194,7 +195,7 @@ def test_it_is_the_incarnation_named_in_the_view_that_counts_not_the_last_that_s
     assert run(machine, small(level=WRITE), work) != first
 
 
-def test_starts_are_known_as_long_as_a_view_names_them() -> None:
+def test_the_newest_starts_are_known_and_no_more_than_that() -> None:
     machine = Machine(1)
 
     async def starts(row: LoneRow) -> list[tuple[int, str, str, bool]]:
@@ -212,10 +213,11 @@ def test_starts_are_known_as_long_as_a_view_names_them() -> None:
     boot = machine.boot_id
     assert run(machine, small(level=WRITE), starts, orderly=True) == [(1, boot, WRITE, False)]
     assert machine.run(look) == [(1, boot, WRITE, True)]
-    assert run(machine, small(), starts) == [(2, boot, FSYNC, False)]
+    assert run(machine, small(), starts) == [(1, boot, WRITE, True), (2, boot, FSYNC, False)]
     for _ in range(30):
         run(machine, small(), starts)
-    assert machine.run(look) == [(32, boot, FSYNC, False)]
+    kept = range(33 - STARTS_KEPT, 33)
+    assert machine.run(look) == [(number, boot, FSYNC, False) for number in kept]
 
 
 def test_a_bundle_without_a_place_in_the_row_gets_one_from_the_next_start() -> None:
