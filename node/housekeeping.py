@@ -121,7 +121,10 @@ class Housekeeping:
                 self._work.set()
 
     async def snapshot(self, *, idle_share: float = IDLE_SHARE) -> bool:
-        """Writes one of the state as it is now.  False: the disk is full."""
+        """Writes one of the state as it is now.
+
+        False: the disk is full, or does not give the digest of the row here; there is another one.
+        """
         keeper, store = self._keeper, self._store
         if keeper.row.broken is not None:
             return True  # the state is behind its own index, and a good snapshot would have to go
@@ -136,7 +139,10 @@ class Housekeeping:
             self._items = self._commands = self._bytes = 0
             self._missed = True
             lineage = keeper.state.view.lineage if keeper.state.view is not None else 0
-            digest = await store.digest_of(position)
+            try:
+                digest = await store.digest_of(position)
+            except Corrupt:
+                return False  # the next snapshot is of another position
             identity = Identity(store.uuid, lineage, position, digest)
             chunks = chain((("state", chunk) for chunk in state), index, pins)
             written = await self._snapshots.write(

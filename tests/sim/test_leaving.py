@@ -13,6 +13,7 @@ from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, DiskFailed
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
+from duckrow.node.rowstore import RowStore
 
 from .alone import Machine
 from .nodekit import SMALL, Owner, run, values
@@ -70,6 +71,24 @@ async def nothing(_node: Keeper) -> None:
 def test_a_block_that_comes_to_its_end_ends_in_order() -> None:
     machine = Machine()
     assert left(machine, fill) == []
+    assert is_clean(machine)
+
+
+def test_where_the_digest_of_the_row_cannot_be_read_the_next_snapshot_is_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, asked = Machine(), list[int]()
+    digest_of = RowStore.digest_of
+
+    async def unreadable_first(store: RowStore, position: int) -> bytes:
+        asked.append(position)
+        if len(asked) == 1:
+            raise Corrupt("no record says the digest of the row there")
+        return await digest_of(store, position)
+
+    monkeypatch.setattr(RowStore, "digest_of", unreadable_first)
+    assert left(machine, fill) == []
+    assert len(asked) > 1
     assert is_clean(machine)
 
 

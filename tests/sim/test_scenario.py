@@ -35,6 +35,7 @@ FAILED_ONCE = {
     "a_reset_behind_what_a_lossy_net_holds_up": 90228,
     "a_name_of_the_store_in_one_segment_whose_beginning_is_damaged": 90241,
     "a_file_of_the_index_that_a_process_had_just_named_when_it_died": 90153,
+    "a_snapshot_where_the_digest_of_the_row_cannot_be_read": 93152,
     "a_commit_that_a_full_disk_refuses_when_it_is_sent_again": 60048,
 }
 
