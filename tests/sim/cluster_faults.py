@@ -85,9 +85,7 @@ class ClusterFate:
         self.heal_net()
         self.heal_disks()
         for host in self._hosts():
-            media = host.media
-            media.sync_eio = media.write_eio = media.read_eio = media.names_eio = 0
-            media.disarm()
+            host.media.calm()
         for name, host in self._world.hosts.items():
             if host.life.paused:
                 self._world.resume(name)

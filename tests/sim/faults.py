@@ -73,8 +73,7 @@ class Fate:
         """For good."""
         self.heal()
         media = self._host.media
-        media.sync_eio = media.write_eio = media.read_eio = media.names_eio = 0
-        media.disarm()
+        media.calm()
         for name, host in self._world.hosts.items():
             if host.life.paused:
                 self._world.resume(name)

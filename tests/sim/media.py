@@ -108,6 +108,11 @@ class Media:
         self.kill()
         self._root, self._blocks = Folder(), 0
 
+    def calm(self) -> None:
+        """No error and no crash is to come; what is damaged stays so."""
+        self.sync_eio = self.write_eio = self.read_eio = self.names_eio = 0
+        self.disarm()
+
     def bury(self) -> None:
         """Closes the files of processes that ended."""
         for life, opened in self._lives:

@@ -17,7 +17,7 @@ import trio
 from checker import check
 from checker.history import Loss, Report
 from duckrow.node.alone import Options, open_node
-from duckrow.node.capture import CHUNK_BYTES, capture
+from duckrow.node.capture import CHUNK_BYTES
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, DiskFailed, Full
 from duckrow.node.events import ERROR
@@ -312,8 +312,10 @@ class _Run:
         if node is None:
             return False
         state, options = node.state, node.row.store.options
-        snapshot = sum(map(len, capture(state, CHUNK_BYTES)))
-        snapshot += sum(len(data) for _, data in node.numbers.capture())
+        media = self.world.hosts[NODE].media
+        paths = [path for path in media.paths() if path.startswith("state/snapshot-")]
+        # Without one it is not known how large it has to be.
+        snapshot = max((media.pages(path).cache.size for path in paths), default=1 << 40)
         return (
             bool(state.stages or state.waiting)
             or options.segment_bytes <= 4 * BLOCK

@@ -74,6 +74,25 @@ def test_a_block_that_comes_to_its_end_ends_in_order() -> None:
     assert is_clean(machine)
 
 
+def test_names_that_a_dead_process_gave_are_durable_once_the_next_one_relies_on_them() -> None:
+    machine = Machine()
+    names = [f"{folder}/left" for folder in ("row", "state", "numbers")]
+
+    async def name_and_die(env: Env) -> None:
+        for path in names:
+            folder, name = path.split("/")
+            (await (await env.disk.folder(folder)).open(name, create=True)).close()
+
+    assert left(machine, fill) == []
+    machine.run(name_and_die)
+    assert {*names}.isdisjoint(machine.media.paths(durable=True))
+
+    async def look(_node: Keeper) -> None:
+        assert {*names} <= {*machine.media.paths(durable=True)}
+
+    assert left(machine, look) == []
+
+
 def test_where_the_digest_of_the_row_cannot_be_read_the_next_snapshot_is_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

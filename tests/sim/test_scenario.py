@@ -51,6 +51,7 @@ LONG_ONES = {
     "an_end_with_the_index_of_ten_thousand_segments": 81101,
     "a_snapshot_larger_than_the_reserve_of_a_full_disk": 85252,
     "a_first_snapshot_larger_than_the_reserve_of_a_full_disk": 90124,
+    "a_prune_that_needs_what_a_file_gave_back": 86047,
     "a_state_with_many_lanes_on_a_full_disk": 85274,
 }
 
