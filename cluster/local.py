@@ -11,18 +11,13 @@ file as it has it.  Every process descends from a guard (guard.py), which ends w
 from __future__ import annotations
 
 import json
-import os
 import random
+import shutil
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event
 from typing import Any, Final, Self
 
 import attrs
@@ -39,29 +34,32 @@ from duckrow.node.errors import (
     Timeout,
 )
 
+from . import namespaces
+from .asking import ask, until
 from .machine import BRIDGE, NODE, Machine
-from .plan import HOST, Plan, Ports, Wires, cluster_text, name_of
+from .plan import Places, Plan, Wires, cluster_text, name_of
+from .ports import free_block, free_ports
+from .processes import Processes, is_there, python
 
 START_SECONDS: Final = 60.0
 END_SECONDS: Final = 30.0
-LOOK_SECONDS: Final = 0.02  # between two looks whether something is so
-LOOK_SECONDS_MAX: Final = 5.0  # for one of them
-GUARD_SECONDS: Final = 30.0
-PORTS: Final = range(15_000, 32_000)  # below those that the kernel gives to whoever dials
+LOOK_SECONDS_MAX: Final = 5.0  # for one look at a node
 
-GUARD_SOCKET, WIRE_SOCKET = "guard.sock", "wires.sock"
+WIRE_SOCKET, WIRE_LOG = "wires.sock", "wires.log"
 PLAN, CLUSTER_FILE = "plan.json", "cluster.toml"
 
 
 class LocalCluster:
     """Machines are named m1, m2, ..., or told by their place: 0 is m1."""
 
-    def __init__(self, folder: Path, plan: Plan, ports: Ports) -> None:
-        self.folder, self.plan, self._ports = folder, plan, ports
+    def __init__(self, folder: Path, plan: Plan, places: Places, block: str = "") -> None:
+        self.folder, self.plan = folder, plan
+        self._places, self._block = places, block  # of addresses, if it has namespaces
         self.machines = tuple(
-            Machine(id_, name_of(id_), f"duck://{HOST}:{port}", folder / name_of(id_))
-            for id_, port in ports.nodes.items()
+            Machine(id_, name_of(id_), f"duck://{place}", folder / name_of(id_))
+            for id_, place in places.nodes.items()
         )
+        self._processes = Processes(folder)
         self._clients: dict[int, Client] = {}
         self._begun: dict[int, int] = {}  # process, by machine: of the nodes that were started here
         self._owned = ExitStack()  # what ends with this object
@@ -70,11 +68,16 @@ class LocalCluster:
 
     @classmethod
     def launch(
-        cls, plan: Plan | None = None, folder: Path | None = None, *, leash: bool = True
+        cls,
+        plan: Plan | None = None,
+        folder: Path | None = None,
+        *,
+        leash: bool = True,
+        ports: Sequence[int] = (),
     ) -> Self:
         """All machines run, and order; without a folder it lives in a temporary one.
 
-        `leash`: it ends when this process does, however that ends.
+        `leash`: it ends when this process does, however that ends.  `ports`: instead of free ones.
 
         Raises:
             Conflict: there is a cluster in that folder.
@@ -89,11 +92,16 @@ class LocalCluster:
             folder = folder.absolute()
             if (folder / PLAN).exists():
                 raise Conflict(f"there is a cluster in {folder} already: `down`, or another folder")
-            found = cls(folder, plan, Ports.of(plan, free_ports(plan.ports_wanted)))
+            if plan.namespaces:
+                block = free_block()
+                found = cls(folder, plan, Places.in_namespaces(plan, block), block)
+            else:
+                taken = ports or free_ports(plan.ports_wanted)
+                found = cls(folder, plan, Places.on_loopback(plan, taken))
             found._write()
-            found._guard(leash=leash, owned=owned)
             owned.callback(found._forget)
-            owned.callback(found._end_guard)
+            found._processes.guard(leash=leash, owned=owned)
+            owned.callback(found._end_processes)
             found._start_wires()
             for machine in found.machines:
                 found._spawn(machine)
@@ -112,11 +120,12 @@ class LocalCluster:
         folder = folder.absolute()
         try:
             told = json.loads((folder / PLAN).read_text("utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise NotFound(f"there is no cluster in {folder}") from None
-        wires = told["plan"].pop("wires")
-        plan = Plan(**told["plan"], wires=None if wires is None else Wires(**wires))
-        return cls(folder, plan, Ports.of(plan, told["ports"]))
+        plan, block = Plan.told(told["plan"]), told["block"]
+        if block:
+            return cls(folder, plan, Places.in_namespaces(plan, block), block)
+        return cls(folder, plan, Places.on_loopback(plan, told["ports"]))
 
     def down(self) -> None:
         """Ends all of it, in order as far as it runs; nothing of the processes is left.
@@ -135,7 +144,7 @@ class LocalCluster:
                 machine.stop(seconds=END_SECONDS)
             except Timeout as error:
                 late.append(str(error))
-        self._end_guard()
+        self._end_processes()
         (self.folder / PLAN).unlink(missing_ok=True)
         self._owned.close()
         if late:
@@ -144,7 +153,7 @@ class LocalCluster:
     def abandon(self) -> None:
         """Ends all of it at once, for whoever does not look at what is left."""
         self._close_clients()
-        self._end_guard()
+        self._end_processes()
         (self.folder / PLAN).unlink(missing_ok=True)
         self._owned.close()
 
@@ -261,6 +270,15 @@ class LocalCluster:
         whole = one is None or other is None
         self._tell_wires(heal=() if whole else self._pair(one, other))
 
+    def links_are(self, wires: Wires) -> None:
+        """All of them, from now on.
+
+        Raises:
+            Refused: there are no wires, or that cannot be without namespaces.
+        """
+        attrs.evolve(self.plan, wires=wires)
+        self._tell_wires(links=attrs.asdict(wires))
+
     def _pair(self, one: int | str | None, other: int | str | None) -> tuple[int, int]:
         assert one is not None
         assert other is not None
@@ -273,106 +291,70 @@ class LocalCluster:
 
     def _write(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        ports = [*self._ports.nodes.values(), *self._ports.bridges.values()]
-        ports += self._ports.wires.values()
-        told = {"plan": attrs.asdict(self.plan), "ports": ports}
+        places, block = self._places, self._block
+        listening = [*places.nodes.values(), *places.bridges.values()]
+        ports = [int(place.rpartition(":")[2]) for place in listening]
+        ports += places.wires.values()
+        told = {"plan": attrs.asdict(self.plan), "ports": ports, "block": block}
         (self.folder / PLAN).write_text(json.dumps(told), "utf-8")
-        (self.folder / CLUSTER_FILE).write_text(cluster_text(self.plan, self._ports, 0), "utf-8")
-        for machine in self.machines:
-            machine.home.mkdir(exist_ok=True)
-            text = cluster_text(self.plan, self._ports, machine.id)
-            machine.cluster_file.write_text(text, "utf-8")
+        secret = random.SystemRandom().randbytes(16).hex() if block else ""
+        own_files = {machine.id: machine.cluster_file for machine in self.machines}
+        for id_, path in {0: self.folder / CLUSTER_FILE, **own_files}.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(cluster_text(self.plan, places, id_, secret), "utf-8")
+            path.chmod(0o600)
 
     def _forget(self) -> None:
         (self.folder / PLAN).unlink(missing_ok=True)
 
-    def _guard(self, *, leash: bool, owned: ExitStack) -> None:
-        words = [sys.executable, "-m", "duckrow.cluster.guard", GUARD_SOCKET]
-        (self.folder / GUARD_SOCKET).unlink(missing_ok=True)
-        process = subprocess.Popen(
-            [*words, *(["--leash"] if leash else [])],
-            cwd=self.folder,
-            env=environment(),
-            stdin=subprocess.PIPE if leash else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        if leash:
-            owned.enter_context(process)  # closes its pipe, which ends it, and waits for that
-        assert process.stdout is not None
-        if not process.stdout.readline():
-            raise Refused(f"the guard of the cluster in {self.folder} did not start")
-        if not leash:
-            process.stdout.close()
-            process.returncode = 0  # nobody waits for it: it is to stay
-
-    def _end_guard(self) -> None:
-        try:
-            self._ask(GUARD_SOCKET, {"end": True})
-        except NotFound:
-            pass  # it has ended
-
     def _spawn(self, machine: Machine) -> None:
         words = ["node", "--cluster", str(machine.cluster_file), "--name", machine.name]
         words += ["--data", str(machine.data), "--listen", machine.url.replace("duck", "tcp", 1)]
-        program = [sys.executable, "-m", "duckrow.tools.cli", *words]
-        self._begun[machine.id] = self._run(program, machine.log)
+        inside: list[str] = []
+        if self.plan.namespaces:
+            words += ["--set", "node.insecure=true"]  # only this host reaches it
+            there = f"/proc/{self._tell_wires()}/fd/{namespaces.NAMESPACE_FD + machine.id}"
+            inside = [shutil.which("nsenter") or "", f"--net={there}"]
+        program = [*inside, *python("duckrow.tools.cli", *words)]
+        self._begun[machine.id] = self._processes.run(program, machine.log)
 
     def _start_wires(self) -> None:
-        wires = self.plan.wires
-        if wires is None:
+        """What carries the links, if that is not this host's loopback alone."""
+        if not self.plan.has_wires:
             return
-        links = [
-            [one, other, port, self._ports.bridges[other]]
-            for (one, other), port in self._ports.wires.items()
-        ]
-        told = json.dumps({**attrs.asdict(wires), "links": links})
-        path = str(self.folder / WIRE_SOCKET)
-        log = self.folder / "wires.log"
-        self._run([sys.executable, "-m", "duckrow.cluster.wire", path, told], log)
-        until((self.folder / WIRE_SOCKET).exists, START_SECONDS, "the wires do not start")
+        wires = attrs.asdict(self.plan.wires or Wires())
+        if self.plan.namespaces:
+            module, where = "namespaces", {"machines": self.plan.ids, "block": self._block}
+        else:
+            links = [
+                [one, other, port, int(self._places.bridges[other].rpartition(":")[2])]
+                for (one, other), port in self._places.wires.items()
+            ]
+            module, where = "wire", {"links": links}
+        path, log = self.folder / WIRE_SOCKET, self.folder / WIRE_LOG
+        path.unlink(missing_ok=True)
+        told = json.dumps({**wires, **where})
+        # By its name in the folder of the guard, since the path of a socket has to be short.
+        pid = self._processes.run(python(f"duckrow.cluster.{module}", WIRE_SOCKET, told), log)
+        until(lambda: path.exists() or not is_there(pid), START_SECONDS, "the links do not start")
+        if not path.exists():
+            raise Refused(f"the links cannot be had: {log.read_text('utf-8', 'replace').strip()}")
 
-    def _run(self, words: Sequence[str], log: Path) -> int:
-        answer = self._ask(GUARD_SOCKET, {"start": [*words], "log": str(log)})
-        if "error" in answer:
-            raise Refused(f"{' '.join(words)}: {answer['error']}")
-        return int(answer["pid"])
+    def _end_processes(self) -> None:
+        self._processes.end()
+        if self.plan.namespaces:
+            namespaces.forget(self.plan.ids, self._block)
 
     def _runs(self, machine: Machine) -> bool:
         """Its node runs, or is about to: it takes its lock after a moment."""
         begun = self._begun.get(machine.id)
-        return bool(machine.pids()) or (begun is not None and Path(f"/proc/{begun}").exists())
+        return bool(machine.pids()) or (begun is not None and is_there(begun))
 
-    def _tell_wires(self, **asked: Any) -> None:
-        if self.plan.wires is None:
-            raise Refused("this cluster has no wires: only links over wires can be cut")
-        self._ask(WIRE_SOCKET, asked)
-
-    def _ask(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """
-        Raises:
-            NotFound: nobody is there.
-            Timeout.
-        """
-        folder = os.open(self.folder, os.O_PATH | os.O_CLOEXEC)
-        try:
-            with socket.socket(socket.AF_UNIX) as sock:
-                sock.settimeout(GUARD_SECONDS)
-                # Through the descriptor, since the path of a socket has to be short.
-                sock.connect(f"/proc/self/fd/{folder}/{name}")
-                sock.sendall(json.dumps(asked).encode() + b"\n")
-                with sock.makefile("rb") as lines:
-                    answer: dict[str, Any] = json.loads(lines.readline() or b"{}")
-                    return answer
-        except TimeoutError as error:
-            raise Timeout(f"no answer from {self.folder / name}") from error
-        except (FileNotFoundError, ConnectionError) as error:
-            raise NotFound(
-                f"nobody answers at {self.folder / name}: the cluster is down"
-            ) from error
-        finally:
-            os.close(folder)
+    def _tell_wires(self, **asked: Any) -> int:
+        """The process that carries the links, which may be told something."""
+        if not self.plan.has_wires:
+            raise Refused("this cluster has no wires: only links over wires can be cut or slow")
+        return int(ask(self.folder, WIRE_SOCKET, asked or {"where": True})["pid"])
 
     def _close_clients(self) -> None:
         clients, self._clients = self._clients, {}
@@ -381,36 +363,3 @@ class LocalCluster:
                 client.close(timeout=0)
             except DuckrowError:
                 pass  # its node may be dead
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this host where nobody listens now; all of them held until all are found."""
-    chance = random.SystemRandom()
-    with ExitStack() as held:
-        found: list[int] = []
-        while len(found) < count:
-            port = chance.choice(PORTS)
-            sock = held.enter_context(socket.socket())
-            try:
-                sock.bind((HOST, port))
-            except OSError:
-                continue
-            found.append(port)
-        return found
-
-
-def until(is_so: Callable[[], bool], seconds: float, otherwise: str) -> None:
-    """
-    Raises:
-        Timeout: with what is said otherwise.
-    """
-    end = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > end:
-            raise Timeout(f"{otherwise}, for {seconds:g} s now")
-        Event().wait(LOOK_SECONDS)
-
-
-def environment() -> dict[str, str]:
-    """For a Python that finds duckrow where this one has."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}

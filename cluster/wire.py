@@ -7,10 +7,12 @@ Nothing that a wire has taken is lost: TCP promises its users as much.  A cut on
 and keeps what it has, as a network does whose cable is out; who dials through it waits.  So a heal
 goes on where the cut began, if both ends still have that connection.
 
+Loss is what it is to users of TCP: a piece that was lost comes later by the time after which it is sent
+again, and all behind it wait.
+
 One process for all wires of a cluster, with `select`, whose timeouts are exact to some microseconds:
 those of epoll are milliseconds, and five wires in a row would add up to several.  It is told what to do
-over a Unix socket, a line of JSON each: {"cut": [1, 2], "one_way": true} or {"heal": [1, 2]}, whose
-pair is empty for all of them.
+over a Unix socket (control.py).
 """
 
 from __future__ import annotations
@@ -22,15 +24,14 @@ import socket
 import sys
 import time
 from collections import deque
-from pathlib import Path
 from typing import Any, Final
+
+from .control import ASK_SECONDS, Control, Way
 
 HOST: Final = "127.0.0.1"
 PIECE_BYTES: Final = 256 * 1024
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of one direction; then it is not read from
-ASK_SECONDS: Final = 5.0
-
-Way = tuple[int, int]  # from one machine to another
+AGAIN_SECONDS: Final = 0.2  # after which Linux sends again at the soonest, beside a round trip
 
 
 class Lane:
@@ -55,6 +56,8 @@ class Lane:
         passes = len(piece) / wires.rate if wires.rate else 0.0
         self.free_at = max(self.free_at, now) + passes
         due = self.free_at + wires.delay + (wires.jitter and random.uniform(0, wires.jitter))
+        if wires.loss and random.random() < wires.loss:
+            due += AGAIN_SECONDS + 2 * wires.delay
         if self.waiting:
             due = max(due, self.waiting[-1][0])
         self.waiting.append((due, memoryview(piece)))
@@ -86,54 +89,55 @@ class Lane:
 
 
 class Wires:
-    def __init__(self, delay: float, jitter: float, rate: float) -> None:
-        self.delay, self.jitter, self.rate = delay, jitter, rate
+    def __init__(self, delay: float, jitter: float, rate: float, loss: float = 0.0) -> None:
+        self.delay, self.jitter, self.rate, self.loss = delay, jitter, rate, loss
         self._listeners: dict[socket.socket, tuple[Way, int]] = {}  # and the port behind it
         self._lanes: dict[socket.socket, Lane] = {}  # by source
-        self._cut: set[Way] = set()
+
+    def change(self, links: dict[str, float]) -> None:
+        self.delay, self.jitter = links["delay"], links["jitter"]
+        self.rate, self.loss = links["rate"], links["loss"]
 
     def listen(self, way: Way, port: int, target: int) -> None:
         listener = socket.create_server((HOST, port))
         listener.setblocking(False)
         self._listeners[listener] = way, target
 
-    def run(self, control: socket.socket) -> None:
+    def run(self, control: Control) -> None:
         while True:
             now = time.monotonic()
             due = now + 60.0
             writers: list[socket.socket] = []
             for lane in [*self._lanes.values()]:
-                if lane.way in self._cut or lane.source not in self._lanes:
+                if lane.way in control.cut or lane.source not in self._lanes:
                     continue
                 self._guarded(lane, lane.give, now)
                 if lane.blocked:
                     writers.append(lane.target)
                 elif lane.waiting:
                     due = min(due, lane.waiting[0][0])
-            readers = [control, *self._open_doors(), *self._readable()]
+            readers = [control.socket, *self._open_doors(control.cut), *self._readable(control.cut)]
             ready, _, _ = select.select(readers, writers, [], max(0.0, due - time.monotonic()))
             now = time.monotonic()
             for each in ready:
-                if each is control:
-                    self._serve(control.accept()[0])
+                if each is control.socket:
+                    control.serve()
                 elif each in self._listeners:
                     self._accept(each)
                 elif each in self._lanes:
                     lane = self._lanes[each]
                     self._guarded(lane, lane.take, now, self)
 
-    def _open_doors(self) -> list[socket.socket]:
+    def _open_doors(self, cut: set[Way]) -> list[socket.socket]:
         return [
-            listener
-            for listener, (way, _) in self._listeners.items()
-            if not {way, way[::-1]} & self._cut
+            listener for listener, (way, _) in self._listeners.items() if not {way, way[::-1]} & cut
         ]
 
-    def _readable(self) -> list[socket.socket]:
+    def _readable(self, cut: set[Way]) -> list[socket.socket]:
         return [
             source
             for source, lane in self._lanes.items()
-            if not lane.ended and lane.bytes < WAITING_BYTES_MAX and lane.way not in self._cut
+            if not lane.ended and lane.bytes < WAITING_BYTES_MAX and lane.way not in cut
         ]
 
     def _accept(self, listener: socket.socket) -> None:
@@ -166,38 +170,15 @@ class Wires:
                 del self._lanes[sock]
                 sock.close()
 
-    def _serve(self, caller: socket.socket) -> None:
-        caller.settimeout(ASK_SECONDS)
-        with caller, caller.makefile("rb") as lines:
-            try:
-                asked = json.loads(lines.readline())
-                self._obey(asked)
-                caller.sendall(b"{}\n")
-            except (OSError, ValueError, KeyError) as error:
-                print(f"wires: not understood: {error}", flush=True)
-
-    def _obey(self, asked: dict[str, Any]) -> None:
-        one, other = asked.get("cut") or (0, 0)
-        if "cut" in asked:
-            self._cut |= {(one, other)} if asked.get("one_way") else {(one, other), (other, one)}
-        elif not asked["heal"]:
-            self._cut.clear()
-        else:
-            one, other = asked["heal"]
-            self._cut -= {(one, other), (other, one)}
-
 
 def main(path: str, plan: dict[str, Any]) -> None:
-    """Until it is killed.  `plan`: delay, jitter, rate, and links as [from, to, port, target]."""
-    Path(path).unlink(missing_ok=True)
-    wires = Wires(plan["delay"], plan["jitter"], plan["rate"])
+    """Until it is killed.  `plan`: delay, jitter, rate, loss, and links as [from, to, port, target]."""
+    wires = Wires(plan["delay"], plan["jitter"], plan["rate"], plan["loss"])
     for one, other, port, target in plan["links"]:
         wires.listen((one, other), port, target)
-    with socket.socket(socket.AF_UNIX) as control:
-        control.bind(path)
-        control.listen()
-        print("ready", flush=True)
-        wires.run(control)
+    control = Control(path, wires.change)
+    print("ready", flush=True)
+    wires.run(control)
 
 
 if __name__ == "__main__":

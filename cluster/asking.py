@@ -1,0 +1,56 @@
+"""Asking the processes that belong to a folder, each at its Unix socket there: a line of JSON, and one back."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Event
+from typing import Any, Final
+
+from duckrow.node.errors import NotFound, Timeout
+
+ANSWER_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 0.02  # between two looks whether something is so
+
+
+def ask(folder: Path, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Raises:
+        NotFound: nobody is there.
+        Timeout.
+    """
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NotFound(f"there is no folder {folder}: the cluster is down") from None
+    try:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(ANSWER_SECONDS)
+            # Through the descriptor, since the path of a socket has to be short.
+            sock.connect(f"/proc/self/fd/{fd}/{name}")
+            sock.sendall(json.dumps(asked).encode() + b"\n")
+            with sock.makefile("rb") as lines:
+                answer: dict[str, Any] = json.loads(lines.readline() or b"{}")
+                return answer
+    except TimeoutError as error:
+        raise Timeout(f"no answer from {folder / name}") from error
+    except (FileNotFoundError, ConnectionError) as error:
+        raise NotFound(f"nobody answers at {folder / name}: the cluster is down") from error
+    finally:
+        os.close(fd)
+
+
+def until(is_so: Callable[[], bool], seconds: float, otherwise: str) -> None:
+    """
+    Raises:
+        Timeout: with what is said otherwise.
+    """
+    end = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > end:
+            raise Timeout(f"{otherwise}, for {seconds:g} s now")
+        Event().wait(LOOK_SECONDS)
