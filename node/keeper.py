@@ -38,6 +38,7 @@ from .waiters import Waiters
 
 NOWHERE = 0  # no segment has this number
 REMIND_SECONDS_MIN = 0.001  # between two clock commands
+REMIND_SECONDS_MAX = 1.0  # the wall clock may be set while somebody waits for it
 SHOWN_FIRST = 4  # readers that wait for what came; more of them would hold up its producer
 EFFECTS_AT_ONCE = 256  # of what is applied before others get a turn: some milliseconds
 
@@ -255,8 +256,8 @@ class Keeper:
             if self._due is None:
                 await changed.wait()
                 continue
-            seconds = max((self._due - self.wall_us()) / 1e6, REMIND_SECONDS_MIN)
-            with trio.move_on_after(seconds):
+            seconds = (self._due - self.wall_us()) / 1e6
+            with trio.move_on_after(min(max(seconds, REMIND_SECONDS_MIN), REMIND_SECONDS_MAX)):
                 await changed.wait()
                 continue
             if self.wall_us() >= self._due:

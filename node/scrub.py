@@ -45,14 +45,15 @@ async def scrub(
     """All segments that are there now, with their index files; `pace` is told what was read."""
     damages: list[Damage] = []
     for segment in list(shelf.segments):
+        if segment.number not in shelf:
+            continue
         try:
-            if segment.number in shelf:
-                damages += await _scrub_segment(shelf, segment, durable_bytes(segment), pace)
+            found = await _scrub_segment(shelf, segment, durable_bytes(segment), pace)
         except NotFound as error:
-            if segment.number in shelf:  # else it was dropped meanwhile
-                file = segment_file(segment.number)
-                damage = Damage(file, 0, segment.size, str(error), segment.first, segment.last)
-                damages.append(damage)
+            file = segment_file(segment.number)
+            found = [Damage(file, 0, segment.size, str(error), segment.first, segment.last)]
+        if segment.number in shelf:  # else it was dropped meanwhile, and its files with it
+            damages += found
     return damages
 
 

@@ -232,7 +232,8 @@ class Shelf:
             return file.map().data[head.places_at :].cast("Q")
         except (Corrupt, OSError):
             segment.column, chronicle = await self.read_again(segment)
-            self.unindexed.append((segment, chronicle))
+            if segment.number in self:  # else it was dropped meanwhile
+                self.unindexed.append((segment, chronicle))
             return None
         finally:
             if file is not None:

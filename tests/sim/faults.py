@@ -15,15 +15,12 @@ from collections.abc import Callable
 
 import trio
 
-from checker import Loss
 from duckrow.node.storeoptions import FSYNC
 
 from .plan import Plan
 from .service import NODE
 from .workload import Observed
 from .world import Host, World
-
-IN_FLIGHT_SECONDS = 5.0
 
 
 class Fate:
@@ -103,15 +100,11 @@ class Fate:
 
     def power_fails(self) -> None:
         if self._plan.level != FSYNC:
-            self._lose()
+            self._seen.lose()
         elif self._seen.fresh is not None:
             # Nothing behind it may say any more that the end of this file was whole once.
-            self._lose()
+            self._seen.lose()
             self._seen.ambiguous = True
-
-    def _lose(self) -> None:
-        # Answers that are on their way now will still arrive.
-        self._seen.history.losses.append(Loss(0.0, trio.current_time() + IN_FLIGHT_SECONDS))
 
     def _crash(self) -> None:
         """The disk has come to its crash point."""
@@ -215,7 +208,7 @@ class Fate:
     def _evict(self) -> None:
         """The kernel drops what it holds of all files, and the failed sync left it nothing."""
         if self._plan.level != FSYNC:
-            self._lose()
+            self._seen.lose()
         for path in self._host.media.paths():
             self._host.media.evict(path)
 

@@ -184,7 +184,7 @@ def test_whatever_dies_nothing_is_lost_or_doubled(level: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("level", ["fsync", "write"])
 def test_whatever_dies_however_often_nothing_is_lost_or_doubled(level: str) -> None:
     for seed in range(60, 100):

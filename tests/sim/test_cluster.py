@@ -220,7 +220,7 @@ def test_machines_may_die_before_any_operation_of_their_disks(power: bool, level
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("power", "level"), [(True, "fsync"), (False, "fsync"), (False, "write")])
 def test_machines_may_die_before_every_operation(power: bool, level: str) -> None:
     for k in range(1, 200):
@@ -285,7 +285,7 @@ def test_after_any_storm_all_have_one_row(links: Links, level: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("level", ["fsync", "write"])
 @pytest.mark.parametrize("links", [mesh(2), mesh(3), chain(3), mesh(5), chain(5)])
 def test_after_every_storm_all_have_one_row(links: Links, level: str) -> None:

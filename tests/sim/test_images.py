@@ -181,7 +181,7 @@ def test_giver_and_taker_may_die_amid_an_image(who: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("who", ["m2", "n2", "m3", "n3"])
 @pytest.mark.parametrize("power", [True, False])
 def test_giver_and_taker_may_die_at_any_moment_of_an_image(who: str, power: bool) -> None:

@@ -103,7 +103,7 @@ def test_after_a_crash_a_member_knows_what_it_said(level: str, power: bool) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("level", [FSYNC, WRITE])
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_after_a_crash_at_any_point_a_member_knows_what_it_said(level: str, power: bool) -> None:

@@ -158,6 +158,22 @@ def test_a_clock_that_is_set_back_delays_aging_and_nothing_else() -> None:
     run(machine, work)
 
 
+def test_a_clock_that_is_set_ahead_is_noticed_by_what_waits_to_grow_old() -> None:
+    machine = Machine()
+
+    async def work(node: Keeper) -> None:
+        await Owner(node).order(makers.create, "t", {"max_age": 3_600_000_000})
+        await Producer(node).produce("t", [b"old"])
+        await trio.sleep(10.0)
+        machine.skew_us = 3_600_000_000
+
+        await trio.sleep(2.0)
+
+        assert await values(node, "t") == []
+
+    run(machine, work)
+
+
 def test_an_idle_node_orders_nothing() -> None:
     async def work(node: Keeper) -> None:
         await Producer(node).produce("t", [b"v"])

@@ -149,6 +149,12 @@ def test_a_crash_before_an_operation_loses_nothing_acknowledged(level: str, powe
     assert walk(level, 37, 5 + power, power=power) > 5
 
 
+def test_a_segment_that_housekeeping_drops_while_it_is_scrubbed_is_no_damage() -> None:
+    """Its index is gone, and the file itself still open: that looked like a lost index."""
+    once = 1_000_000
+    assert walk(FSYNC, once, 108, power=False, seed=10_000) == 1
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("level", LEVELS)

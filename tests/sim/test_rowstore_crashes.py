@@ -163,7 +163,7 @@ def test_a_crash_while_recovering_from_a_crash_loses_nothing_promised(level: str
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_way_to_die_loses_anything_promised(level: str) -> None:
     for seed in range(1, 9):

@@ -174,7 +174,7 @@ def test_so_is_a_flip_in_any_segment(number: int, orderly: bool) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("orderly", [False, True], ids=["killed", "closed"])
 def test_a_flip_of_every_byte(orderly: bool) -> None:
     every_byte(fill, SEGMENT, 1, orderly=orderly)

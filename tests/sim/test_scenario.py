@@ -32,6 +32,8 @@ FAILED_ONCE = {
     "a_way_through_a_lossy_net_longer_than_the_calm": 85009,
     "a_row_that_the_disk_gives_at_one_start_and_not_at_another": 85346,
     "what_a_failed_sync_left_in_doubt_is_cut_and_others_take_its_place": 91047,
+    "a_clock_that_is_set_while_something_waits_to_grow_old": 95061,
+    "a_topic_of_two_partitions_that_power_losses_in_a_row_would_take": 95442,
     "a_reset_behind_what_a_lossy_net_holds_up": 90228,
     "a_name_of_the_store_in_one_segment_whose_beginning_is_damaged": 90241,
     "a_file_of_the_index_that_a_process_had_just_named_when_it_died": 90153,

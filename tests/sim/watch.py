@@ -14,12 +14,19 @@ import trio
 from duckrow.node.capture import state_hash
 from duckrow.node.keeper import Keeper
 from duckrow.node.row import Item
+from duckrow.node.rowstore import RowStore
 
 from .service import NODE
 from .workload import Observed
 from .world import World
 
 HASH_EVERY = 64  # items
+
+
+def cut_bytes(node: Keeper) -> int:
+    """How much this start took for what was not durable."""
+    assert isinstance(node.row.store, RowStore)
+    return node.row.store.recovered.cut_bytes
 
 
 class Watch:
@@ -53,6 +60,10 @@ class Watch:
     def _note_lineage(self, node: Keeper) -> None:
         seen = self._seen
         lineage = node.state.view.lineage if node.state.view is not None else 0
+        if lineage != self._lineage and seen.doubted and seen.flips and cut_bytes(node):
+            # Nothing behind a failed sync tells whether what is damaged had been durable: the row
+            # ends before it, though no power was lost.
+            seen.lose()
         if seen.ambiguous or ((seen.lossy or seen.doubted) and lineage != self._lineage):
             # What a loss of power, or a disk that failed a sync, took: others may now be in its
             # place, and the lineage says so.

@@ -9,12 +9,14 @@ from math import inf
 
 import trio
 
-from checker import History
+from checker import History, Loss
 from checker.history import Key
 
 from .plan import Plan
 from .service import NODE
 from .world import Program
+
+IN_FLIGHT_SECONDS = 5.0
 
 
 class Observed:
@@ -55,6 +57,10 @@ class Observed:
 
     def problem(self, kind: str, text: str) -> None:
         self.problems.append(f"{kind}: {text}")
+
+    def lose(self) -> None:
+        """What was acknowledged until now may be gone; answers on their way will still arrive."""
+        self.history.losses.append(Loss(0.0, trio.current_time() + IN_FLIGHT_SECONDS))
 
     @property
     def lossy(self) -> bool:
