@@ -265,7 +265,8 @@ def _listen_unix(path: Path) -> Iterator[trio.SocketListener]:
                 sock.bind(str(path))
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    raise
+                    text = f"nobody can listen at {path}: {error.strerror}"
+                    raise OSError(error.errno, text) from None
                 if _answers(path):
                     text = f"{path} is in use: another process listens there"
                     raise OSError(errno.EADDRINUSE, text) from None

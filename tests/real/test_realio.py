@@ -422,6 +422,14 @@ def test_a_file_in_the_place_of_a_socket_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "7").read_text() == "somebody's"
 
 
+def test_where_nobody_can_listen_is_named() -> None:
+    async def main() -> None:
+        with pytest.raises(OSError, match=r"nobody can listen at /proc/self/7: ."):
+            await RealNet("a", {"a": "/proc/self"}).serve(ignore, 7)
+
+    trio.run(main)
+
+
 def test_a_defect_in_a_handler_is_logged_and_a_lost_connection_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
