@@ -81,7 +81,8 @@ class BridgedRow:
         self._output: Output | None = None
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
-        self._awaited: set[bytes] = set()  # of these, those that `take_staged` is to tell of
+        self._awaited: set[bytes] = set()  # of what is unsettled, what `take_staged` is to tell of
+        self._durable: set[bytes] = set()  # of these, those that it has told of
         self._taken: list[Name] = []  # own bundles that the last `take` gave
         self._applied: list[Name] = []  # own bundles that are applied, and not settled
         self._ordered: tuple[Name, ...] = ()  # stages that were in the row before; settled later
@@ -160,7 +161,10 @@ class BridgedRow:
                 self._unsettled_bytes += _size(command)
                 if accepted:
                     self._awaited.add(command.head)
-        if self._output is not None:
+        if accepted and self._durable.issuperset(command.head for command in commands):
+            # It is on this disk, and a second copy would only take room there.
+            self._tell_staged([command.head for command in commands])
+        elif self._output is not None:
             self._settle_applied()
             self._send(wire.submit(commands, accepted=accepted))
 
@@ -247,12 +251,18 @@ class BridgedRow:
             names, self._applied = self._applied, []
             self._output.put(wire.frame([int(Said.SETTLE), [list(name) for name in names]]))
 
+    def _tell_staged(self, heads: list[bytes]) -> None:
+        self._staged += heads
+        self._has_news = True
+        self._taker.wake()
+
     def _forget(self, head: bytes) -> bool:
         command = self._unsettled.pop(head, None)
         if command is None:
             return False
         self._unsettled_bytes -= _size(command)
         self._awaited.discard(head)
+        self._durable.discard(head)
         return True
 
     async def give(self, number: int, given: Given | None, data: bytes) -> None:
@@ -303,6 +313,7 @@ class BridgedRow:
                 f"{welcome.floor - 1} now, and this node had come to {self._after}"
             )
         self.welcome, self._output = welcome, output
+        self._durable.clear()  # it may be another life of the machine
         self._ordered, self._ordered_until = welcome.ordered, 0
         if self._after is not None:
             output.put(wire.frame([int(Said.FOLLOW), self._after]))
@@ -340,9 +351,9 @@ class BridgedRow:
             self.on_give(fields[0])
         elif kind == Told.STAGED:
             bundle = wire.commands_of(fields, frame.body, heads_only=True)
-            self._staged += [command.head for command in bundle.commands]
-            self._has_news = True
-            self._taker.wake()
+            heads = [command.head for command in bundle.commands]
+            self._durable.update(head for head in heads if head in self._unsettled)
+            self._tell_staged(heads)
         elif kind == Told.REFUSED:
             code, text, values, *heads = fields
             self._on_refused(

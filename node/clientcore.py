@@ -28,17 +28,16 @@ from .entries import Entries, entries_of
 from .env import Buffer
 from .errors import Conflict, Corrupt, DuckrowError, NoQuorum, Refused, Timeout, rebuilt
 from .frames import Frame, FrameReader
-from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX
-from .outbox import HOLD_SECONDS_MAX, Outbox, Sent, error_of
+from .outbox import HOLD_SECONDS_MAX, Outbox
 from .outboxes import Order, Outboxes, Produce
+from .outcomes import error_of
 from .parts import Maker, Text
 from .requests import Ask, Outcome, Verb, Welcome
+from .slots import Sent
+from .underway import IN_FLIGHT, UnderWay
 
 _MORE: Final = int(Outcome.MORE)
 _FAILED: Final = int(Outcome.FAILED)
-_REQUEST_BYTES: Final = 64  # what a request counts besides its body
-_IN_FLIGHT: Final = CLIENT_REQUESTS_MAX - 1  # orders, and as many reads
-_BYTES_IN_FLIGHT: Final = CLIENT_BYTES_MAX // 2
 _OF_A_ROW: Final = (
     Verb.PULL,
     Verb.KEPT,
@@ -61,9 +60,7 @@ class ClientCore:
         # Requests that are not of an outbox wait here, and then for their answer.
         self._queue: deque[_Request] = deque()
         self._pending: dict[int, _Request] = {}
-        self._orders: dict[int, tuple[Outbox, Sent]] = {}
-        self._parked: set[int] = set()  # orders whose batches wait in the row
-        self._bytes = 0  # of orders that are neither answered nor parked
+        self._orders = UnderWay()
         self._held_until = 0  # the node would not take orders; by the wall clock
         self._seen = 0  # position of the newest answer: a node that is behind it makes us wait
         self.refusal: DuckrowError | None = None  # the last order was not taken, for this reason
@@ -176,7 +173,7 @@ class ClientCore:
 
     @property
     def idle(self) -> bool:
-        """Nothing waits to be sent or answered."""
+        """Nobody waits for anything to be sent or answered."""
         return not (self._queue or self._pending or self._orders) and self._boxes.is_idle
 
     @property
@@ -215,8 +212,7 @@ class ClientCore:
         """The connection broke, or never was: what has no answer will go again."""
         self._greeted, self._hello = False, []
         self._orders.clear()
-        self._parked.clear()
-        self._bytes = self._held_until = 0
+        self._held_until = 0
         self._boxes.lost()
         unsent = [request for request in self._queue if request.read is not None]
         self._queue = deque([*self._pending.values(), *unsent])
@@ -238,7 +234,7 @@ class ClientCore:
         out: list[Buffer] = []
         if not (self._queue or self._boxes.is_busy):
             return out
-        while self._queue and len(self._pending) < _IN_FLIGHT:
+        while self._queue and len(self._pending) < IN_FLIGHT:
             request = self._queue.popleft()
             self._reference += 1
             if request.read is not None:
@@ -266,14 +262,13 @@ class ClientCore:
 
     def _send_batches(self, out: list[Buffer]) -> None:
         now = self._wall_us()
-        while len(self._orders) - len(self._parked) < _IN_FLIGHT and self._bytes < _BYTES_IN_FLIGHT:
+        while self._orders.has_room:
             found = self._boxes.next(now)
             if found is None:
                 return
             sent = found[1]
             self._reference += 1
-            self._orders[self._reference] = found
-            self._bytes += len(sent.command.body) + _REQUEST_BYTES
+            self._orders.add(self._reference, found)
             head = requests.request(
                 self._reference, requests.ORDER, sent.command.head, sent.accepted
             )
@@ -347,7 +342,7 @@ class ClientCore:
         self, reference: int, outbox: Outbox, sent: Sent, outcome: int, fields: list[Any]
     ) -> None:
         if outcome == _FAILED:
-            self._settle(reference, sent)
+            self._orders.settle(reference)
             error = _error(fields)
             if isinstance(error, NoQuorum | Timeout):
                 self.refusal, self.is_turned_away = error, True
@@ -359,19 +354,10 @@ class ClientCore:
         self.refusal = None
         self._seen = max(self._seen, result.position)
         if outcome == _MORE:
-            if reference not in self._parked:
-                self._parked.add(reference)
-                self._bytes -= len(sent.command.body) + _REQUEST_BYTES
+            self._orders.wait(reference)
         else:
-            self._settle(reference, sent)
+            self._orders.settle(reference)
         self._boxes.answered(outbox, sent, result)
-
-    def _settle(self, reference: int, sent: Sent) -> None:
-        del self._orders[reference]
-        if reference in self._parked:
-            self._parked.discard(reference)
-        else:
-            self._bytes -= len(sent.command.body) + _REQUEST_BYTES
 
 
 class _Request:

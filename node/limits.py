@@ -28,6 +28,7 @@ HEADERS_MAX = 128  # of an entry: names and values together are HEAD_ITEMS_MAX
 COMMIT_STAGES_MAX = 4_096  # of one commit: a stage is at most 14 bytes in its head
 CLIENT_REQUESTS_MAX = 64  # in flight
 CLIENT_BYTES_MAX = 16 * MIB  # in flight
+CLIENT_ACCEPTED_MAX = 1_024  # accepted batches of a client that wait to be told they are ordered
 ORIGIN_BUNDLES_MAX = 64  # undelivered
 ORIGIN_BYTES_MAX = 8 * MIB  # undelivered
 OUTPUT_BYTES_MAX = 16 * MIB  # queued to one connection, then it is closed with a reason

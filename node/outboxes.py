@@ -21,8 +21,9 @@ from .columns import HeadersLike
 from .commands import PID_BYTES
 from .effects import Result
 from .errors import DuckrowError, NoQuorum, Timeout, rebuilt
-from .outbox import Outbox, Sent
+from .outbox import Outbox
 from .parts import Maker, Part
+from .slots import Sent
 
 _age = attrgetter("order")
 
@@ -170,6 +171,7 @@ class Outboxes:
             outbox.lost()
             if not outbox.is_idle:
                 self._busy[key] = outbox
+                self._active[outbox] = None
         for topic in list(self._moving):
             self._move(topic)
 
@@ -198,6 +200,7 @@ class Outboxes:
         topic = outbox.topic
         if outbox.may_have_more:
             self._busy[topic, outbox.partition] = outbox
+            self._active[outbox] = None
         if outbox.has_returned:
             self._moving[topic] = None
         if topic in self._moving:

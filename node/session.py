@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from . import codec, frames, overview, requests
-from .calls import Key
 from .commands import Command, Head, Kind, Produce, Stage, check_body, decode_head
 from .effects import WAITING, Result
 from .env import Buffer, Peer
@@ -28,7 +27,8 @@ from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, Refused
 from .events import INFO
 from .frames import FrameReader
 from .lanes import remembered
-from .limits import CLIENT_BYTES_MAX, CLIENT_REQUESTS_MAX, HELLO_SECONDS_MAX
+from .limits import HELLO_SECONDS_MAX
+from .orders import Orders
 from .output import GONE, Output, Sink
 from .reads import Reads, known
 from .receiving import Source, receive
@@ -55,7 +55,6 @@ OPEN: Final = frozenset(
 )
 # What may go into the last space of a disk.
 MAKES_ROOM: Final = frozenset({Kind.CONFIGURE, Kind.DELETE, Kind.PRUNE})
-REQUEST_BYTES: Final = 64  # what a request counts besides its body
 GOODBYE_SECONDS: Final = 1.0
 NAME_LENGTH_MAX: Final = 64  # of what a client calls itself; the rest is left out
 
@@ -68,13 +67,10 @@ class Session:
     __slots__ = (
         "_began_frame",
         "_node",
-        "_open",
-        "_open_bytes",
         "_orders",
         "_output",
         "_reader",
         "_reads",
-        "_room",
         "_server",
         "_stream",
         "began",
@@ -93,10 +89,7 @@ class Session:
         self._reads = Reads(server, self._output)
         self._reader = FrameReader()
         self._began_frame = math.inf  # when the one began that is not whole yet
-        self._orders: dict[_Order, None] = {}  # whose final answer is still to come
-        self._open = 0  # of them, those that count: neither answered nor waiting in the row
-        self._open_bytes = 0
-        self._room: trio.Event | None = None
+        self._orders = Orders(self._node.calls, self._put)
 
     async def run(self) -> None:
         """Until the client leaves, or breaks the rules."""
@@ -105,7 +98,7 @@ class Session:
             while await self._receive():
                 self._take_all()
                 self._server.flush()
-                if self._is_full():
+                if self._orders.is_full:
                     await self._wait_for_room()
         except GONE:
             pass
@@ -117,9 +110,7 @@ class Session:
         finally:
             self._output.close()
             self._reads.cancel_all()
-            for order in self._orders:
-                self._node.calls.forget(order.key, order)
-            self._orders.clear()
+            self._orders.forget()
 
     @property
     def queued(self) -> int:
@@ -128,10 +119,14 @@ class Session:
     @property
     def is_busy(self) -> bool:
         """It is owed answers, or has not taken them; to a node that stops, reads end soon."""
-        return bool(self._open or self._output.bytes or len(self._reads))
+        return bool(self._orders.are_open or self._output.bytes or len(self._reads))
 
     def flush(self) -> None:
         self._output.flush()
+
+    def give_back(self, error: DuckrowError) -> None:
+        """This node reaches no majority any more."""
+        self._orders.give_back(error)
 
     def stop(self) -> None:
         """The node stops: nobody waits any more."""
@@ -297,11 +292,7 @@ class Session:
             if not accepted or self._node.acceptance.expected(head) < head.seq:
                 raise self._server.no_quorum(missing)
         key = self._node.submit(Command(raw, body), head=head, accepted=accepted)
-        order = _Order(self, reference, key, accepted, len(body) + REQUEST_BYTES)
-        self._node.calls.tell(key, order, accepted=accepted)
-        self._orders[order] = None
-        self._open += 1
-        self._open_bytes += order.size
+        self._orders.add(reference, key, len(body), accepted=accepted)
 
     def _receipt(self, reference: int, fields: list[Any]) -> None:
         match fields:
@@ -329,43 +320,9 @@ class Session:
         result = remembered(lane, head.seq)
         return None if result.code == WAITING else result
 
-    def give_back(self, error: DuckrowError) -> None:
-        """Nobody can tell now when what is under way is ordered: who waits for that is told so."""
-        for order in [each for each in self._orders if each.counts and not each.accepted]:
-            self._node.calls.forget(order.key, order)
-            self.told_of(order, error)
-
-    def told_of(self, order: _Order, outcome: Result | Exception) -> None:
-        """The keeper knows more of an order."""
-        waits = isinstance(outcome, Result) and outcome.code == WAITING
-        if waits and order.accepted:  # that is all it asked for
-            self._node.calls.forget(order.key, order)
-        if not waits or order.accepted:
-            self._orders.pop(order, None)
-        if order.counts:  # what waits in the row is no work of this node any more
-            order.counts = False
-            self._open -= 1
-            self._open_bytes -= order.size
-            if self._room is not None and not self._is_full():
-                self._room.set()
-                self._room = None
-        if isinstance(outcome, Result):
-            again = waits and not order.accepted
-            head = (requests.more if again else requests.answer)(order.reference, *outcome)
-        elif isinstance(outcome, DuckrowError):
-            head = requests.failure(order.reference, outcome)
-        else:
-            raise outcome
-        self._put(frames.encode(head))
-
-    def _is_full(self) -> bool:
-        return self._open >= CLIENT_REQUESTS_MAX or self._open_bytes >= CLIENT_BYTES_MAX
-
     async def _wait_for_room(self) -> None:
         began = trio.current_time()
-        while self._is_full():
-            self._room = trio.Event()
-            await self._room.wait()
+        await self._orders.wait_for_room()
         self._began_frame += trio.current_time() - began  # it was we who did not go on
 
     # -- what goes out --------------------------------------------------------------------------
@@ -391,19 +348,3 @@ class Session:
                     pass
             except GONE:
                 pass
-
-
-class _Order:
-    """An order that somebody waits for."""
-
-    __slots__ = ("accepted", "counts", "key", "reference", "session", "size")
-
-    def __init__(
-        self, session: Session, reference: int, key: Key, accepted: bool, size: int
-    ) -> None:
-        self.session, self.reference, self.key = session, reference, key
-        self.accepted, self.size = accepted, size
-        self.counts = True
-
-    def __call__(self, outcome: Result | Exception) -> None:
-        self.session.told_of(self, outcome)

@@ -29,6 +29,7 @@ SHELLS = {
     "node/reads.py": {"trio"},
     "node/server.py": {"trio"},
     "node/session.py": {"trio"},
+    "node/orders.py": {"trio"},
     "node/calls.py": {"trio"},
     "node/doubt.py": {"trio"},
     "node/housekeeping.py": {"trio"},

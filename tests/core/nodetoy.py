@@ -13,7 +13,7 @@ from duckrow.node import columns, frames, requests
 from duckrow.node.commands import Command, decode_head
 from duckrow.node.effects import WAITING, Answer, Appended, Result
 from duckrow.node.env import Buffer
-from duckrow.node.errors import DuckrowError
+from duckrow.node.errors import DuckrowError, NoQuorum
 from duckrow.node.frames import FrameReader
 from duckrow.node.requests import Verb, Welcome
 
@@ -49,7 +49,9 @@ class Toy:
         self.refuse: Callable[[], DuckrowError | None] = lambda: None
         self.log: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # by (topic id, partition)
         self.orders: list[Command] = []  # as they were let in
-        self._waiting: dict[Key, list[tuple[Connection, int, bool]]] = {}
+        self._waiting: dict[Key, list[tuple[Connection, int]]] = {}
+        self.is_cut_off = False  # it can order nothing, and stages what is to be accepted
+        self.staged: list[Command] = []
 
     def take(self, connection: Connection) -> None:
         """The oldest request of a connection."""
@@ -72,9 +74,16 @@ class Toy:
         self, connection: Connection, reference: int, command: Command, accepted: bool
     ) -> None:
         head = decode_head(command.head)
-        self.orders.append(command)
         key = head.pid, head.epoch, head.topic, head.partition, head.seq
-        self._waiting.setdefault(key, []).append((connection, reference, accepted))
+        if self.is_cut_off and not accepted:
+            connection.answer(requests.failure(reference, NoQuorum("it reaches nobody")))
+            return
+        self._waiting.setdefault(key, []).append((connection, reference))
+        if self.is_cut_off:
+            self.staged.append(command)
+            connection.answer(requests.more(reference, *Result(WAITING)))
+            return
+        self.orders.append(command)
         self.apply(command)
 
     def apply(self, *commands: Command) -> None:
@@ -90,11 +99,11 @@ class Toy:
         result: Result = answer.result
         waits = result.code == WAITING
         asked = self._waiting.pop(key, [])
-        for connection, reference, accepted in asked:
-            make = requests.more if waits and not accepted else requests.answer
+        for connection, reference in asked:
+            make = requests.more if waits else requests.answer
             connection.answer(make(reference, *result))
-        if waits:  # the first answer to an accepted order is the last
-            self._waiting[key] = [each for each in asked if not each[2]]
+        if waits:
+            self._waiting[key] = asked
 
     def _append(self, effect: Appended) -> None:
         content = self.row.items[effect.position - 1].content

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.clientkit import Client, number, refuse_once, result, values_of
 from core.nodetoy import Connection, Toy
 from duckrow.node import asks, makers, requests
 from duckrow.node.clientcalls import Call, Receipt, Receipts
-from duckrow.node.clientcore import ClientCore
 from duckrow.node.commands import Kind, decode_head
 from duckrow.node.errors import (
     Conflict,
@@ -28,60 +28,8 @@ from duckrow.node.errors import (
     Timeout,
 )
 from duckrow.node.limits import CLIENT_REQUESTS_MAX, ENTRY_BYTES_MAX, LANE_RESULTS_MAX
-from duckrow.node.outbox import Slot
 from duckrow.node.requests import Ask
-
-PID = b"p" * 16
-
-
-class Client:
-    """A core, and its connection to a toy node."""
-
-    def __init__(self, toy: Toy) -> None:
-        self.toy, self.now = toy, 1_000_000
-        self.core = ClientCore(PID, wall_us=lambda: self.now, name="test")
-        self.connection = Connection()
-        self.connect()
-
-    def connect(self) -> None:
-        self.connection = Connection()
-        self.core.connected()
-
-    def lose(self) -> Connection:
-        """The old connection, which may still hold what was sent."""
-        old = self.connection
-        old.is_open = False
-        self.core.lost()
-        self.connect()
-        return old
-
-    def send(self) -> None:
-        self.connection.send(self.core.data_to_send())
-
-    def take(self) -> None:
-        """All answers that have come."""
-        answers, self.connection.answers = self.connection.answers, []
-        for answer in answers:
-            self.core.receive_data(answer)
-
-    def take_and_send(self) -> None:
-        while self.connection.inbox:
-            self.toy.take(self.connection)
-        self.take()
-        self.send()
-
-    def run(self) -> None:
-        """Until nothing moves any more."""
-        for _ in range(10_000):
-            self.send()
-            while self.connection.inbox:
-                self.toy.take(self.connection)
-            if not self.connection.answers:
-                if self.core.pause_seconds() is None:
-                    return
-                self.now += 2_000_000
-            self.take()
-        raise AssertionError("it never came to rest")
+from duckrow.node.slots import Slot
 
 
 @pytest.fixture
@@ -94,26 +42,6 @@ def client(toy: Toy) -> Client:
     client = Client(toy)
     client.run()
     return client
-
-
-def values_of(toy: Toy, name: str = "t", partition: int = 0) -> list[bytes]:
-    return [value for _, value in toy.log.get((toy.row.topic(name).id, partition), [])]
-
-
-def result(call: Call) -> object:
-    assert call.done, "it has no answer"
-    return call.value if call.error is None else type(call.error)
-
-
-def number(call: Call) -> int | None:
-    found = call.result()
-    assert isinstance(found, Receipt)
-    return found.number
-
-
-def refuse_once(toy: Toy, *errors: DuckrowError) -> None:
-    left = list(errors)
-    toy.refuse = lambda: left.pop(0) if left else None
 
 
 # -- gathering ------------------------------------------------------------------------------------
@@ -791,8 +719,8 @@ class Storm:
             for key in (None, b"a", b"b"):  # keys move between partitions, each in its order
                 orders = [int(value[:6]) for value in new if keys[value] == key]
                 assert orders == sorted(orders), f"{key!r} out of order in {topic}/{partition}"
-            for number, value in entries:
-                places.setdefault(value, []).append((topic, partition, number))
+            for place, value in entries:
+                places.setdefault(value, []).append((topic, partition, place))
         for value, found in places.items():
             topics = [topic for topic, _, _ in found]
             assert len(set(topics)) == len(topics), f"{value[:6]!r} is in a topic twice"

@@ -230,6 +230,24 @@ _BUGS = [
         "key=_count)[-STARTS_KEPT:]",
         "key=_count)[-1:]",
     ),
+    (
+        "accepted_left_behind",
+        "a client that moves takes along what only the machine it leaves has",
+        "node/outbox.py",
+        "        self._slots.reopen(0)\n",
+        "",
+    ),
+    (
+        "ordered_is_not_told",
+        "a client keeps what was accepted no longer than it has to",
+        "node/orders.py",
+        "        if not waits:\n            self._all.pop(order, None)",
+        """\
+        if not waits and order in self._accepted:
+            return
+        if not waits:
+            self._all.pop(order, None)""",
+    ),
 ]
 
 PLANTED = {

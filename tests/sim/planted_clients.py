@@ -7,10 +7,10 @@ CLIENTS = [
         "resent_as_new",
         "a batch keeps its seq over reconnects",
         "node/outbox.py",
-        "        for slot in self._slots.values():\n            slot.again |= slot.state != READY\n",
+        "        for slot in self._slots:\n            slot.again |= slot.state != READY\n",
         """\
-        for slot in [*self._slots.values()]:
-            if slot.seq == self._last and slot.stop is None:
+        for slot in [*self._slots]:
+            if slot.seq == self._slots.last and slot.stop is None:
                 self._return(slot)
                 continue
             slot.again |= slot.state != READY

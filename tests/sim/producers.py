@@ -27,6 +27,7 @@ from .workload import Observed, key_of
 
 PATIENCE = 2.0, 5.0, 60.0  # seconds
 NOT_WRITTEN = Full, NoQuorum, Refused, NotFound, Conflict
+_MOVED = "choose the partition anew"
 _LAST = re.compile(r"the last number is ([\d,]+)")
 
 
@@ -180,10 +181,12 @@ class Producer:
         what = f"{made[0].key} {made[0].values[0]}: {type(error).__name__}: {error}"
         if isinstance(error, NOT_WRITTEN):
             # Of a call for several partitions a part may have been written, as the text says.
-            if len(made) == 1 and not wish.is_receipt:
+            if len(made) == 1 and (not wish.is_receipt or _is_judged(error)):
                 made[0].outcome, made[0].ended = FAIL, now
             last = _LAST.search(str(error))
-            if wish.expected is not None and last:
+            if wish.is_receipt and _is_judged(error):
+                pass  # a place in the order was promised, and not success
+            elif wish.expected is not None and last:
                 made[0].conflict = self._lasts[made[0].key] = int(last[1].replace(",", ""))
             elif isinstance(error, Conflict | NotFound) and not seen.may_forget:
                 seen.problem("wrong-error", what)
@@ -198,6 +201,12 @@ class Producer:
                 seen.problem("stuck-call", what)  # the faults were over long ago
         elif not (isinstance(error, Corrupt) and seen.ended):
             seen.problem("wrong-error", what)
+
+
+def _is_judged(error: DuckrowError) -> bool:
+    """The row has refused it: for want of room, or since the topic has more partitions now."""
+    moved = isinstance(error, Conflict) and _MOVED in str(error)
+    return isinstance(error, Full) or moved
 
 
 class _Wish:

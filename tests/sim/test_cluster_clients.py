@@ -12,8 +12,10 @@ import trio
 
 from duckrow.bridge.attach import Attach
 from duckrow.bridge.process import Bridge
+from duckrow.node import columns, makers
 from duckrow.node.bridged import open_bridged
 from duckrow.node.clientcalls import Receipt
+from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
 from duckrow.node.errors import NoQuorum, Timeout
 from duckrow.node.events import unheard
@@ -176,6 +178,77 @@ def test_accepted_is_said_before_the_order_where_the_others_take_their_time() ->
             assert receipt.number is None
             assert trio.current_time() - began < 0.4
             assert await number_of(row, receipt) == 1
+
+    run(use)
+
+
+def test_a_producer_that_moves_takes_along_what_only_a_dead_machine_has() -> None:
+    """Batch 2 follows batch 1 in the lane, and nothing of a lane is applied where one is missing."""
+
+    async def use(town: Town) -> None:
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        async with town.client(1, 2) as row:
+            first = await row.produce("t", b"1", wait="accepted")
+            second = await row.produce("t", b"2")
+            assert (first.number, second.number) == (None, 2)
+            town.kill(1)
+            assert await number_of(row, first) == 1
+        town.start(1)
+        town.world.net.heal()
+        await town.until_all_act()
+        async with town.client(1) as row:
+            await row.barrier()
+            assert await values(row) == [b"1", b"2"], "what machine 1 had staged is the second copy"
+
+    run(use)
+
+
+def test_what_was_accepted_and_is_ordered_is_forgotten_by_its_client() -> None:
+    """Else it would carry it to every machine, for as long as it lives."""
+
+    async def use(town: Town) -> None:
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        async with town.client(1, 2) as row:
+            first = await row.produce("t", b"1", wait="accepted")
+            town.world.net.heal()
+            assert await number_of(row, first) == 1
+            ordered = town.nodes[2].tally.commands
+            town.kill(1)
+            await trio.sleep(5.0)
+            assert town.nodes[2].tally.commands == ordered
+
+    run(use)
+
+
+def test_what_was_accepted_is_ordered_elsewhere_while_nobody_asks_for_it() -> None:
+    async def use(town: Town) -> None:
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        async with town.client(1, 2) as row:
+            assert (await row.produce("t", b"1", wait="accepted")).number is None
+            town.kill(1)
+            await town.until(lambda: "t" in town.nodes[3].state.topics.rows)
+
+    run(use)
+
+
+def test_what_comes_again_after_it_was_accepted_is_not_staged_again() -> None:
+    async def use(town: Town) -> None:
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        node, staging = town.nodes[1], town.bridges[1].staging
+        command = makers.produce(makers.Turn(bytes(16), 1), "t", columns.encode_one(b"v"), 1)
+
+        async def accepted() -> None:
+            told: list[Result | Exception] = []
+            node.calls.tell(node.submit(command, accepted=True), told.append, accepted=True)
+            await town.until(lambda: told == [Result(Code.WAITING)])
+
+        for _ in range(2):
+            await accepted()
+            assert sum(len(each.commands) for each in staging.bundles.values()) == 1
 
     run(use)
 

@@ -23,6 +23,8 @@ SEEDS = range(8)
 FAILED_ONCE = {
     "a_machine_that_dies_while_the_cluster_is_founded": 103,
     "nobody_remembers_the_start_that_the_view_names": 1011,
+    "a_producer_leaves_a_machine_that_alone_has_what_it_accepted": 5001,
+    "an_accepted_entry_is_refused_when_it_is_ordered": 6007,
 }
 
 
