@@ -8,7 +8,6 @@ cursor (follower.py).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -260,19 +259,19 @@ class _Node:
         self, reference: int, what: int, arguments: list[Any], body: Buffer
     ) -> list[Buffer]:
         store, answer = self._bridge.store, partial(wire.answer, reference)
-        plain: dict[int, Callable[..., Awaitable[object]]] = {
-            What.PLACE: store.place_of,
-            What.DIGEST: store.digest_of,
-            What.DROP: store.drop,
-        }
-        if what in plain:
-            return answer(await plain[what](*arguments))
+        repair = self._bridge.repair
+        if what == What.DROP:
+            return answer(await store.drop(arguments[0]))
+        if what == What.PLACE:
+            return answer(await repair.read_position(arguments[0], store.place_of))
+        if what == What.DIGEST:
+            return answer(await repair.read_position(arguments[0], store.digest_of))
         if what == What.HEADS:
-            stored = await store.read_heads(arguments[0])
+            stored = await repair.read_place(arguments[0], store.read_heads)
             head, block = encode_heads(stored.bundle)
             return answer(head, *block)
         if what == What.BODY:
-            return answer(None, await store.read_body(arguments[0]))
+            return answer(None, await repair.read_place(arguments[0], store.read_body))
         if what == What.SYNC:
             await store.sync()
             return answer(None)

@@ -225,6 +225,22 @@ class Member:
         self.views.try_install()
         self.neighbours.links_due = True
 
+    def hear_damage(self, position: int, now: float) -> None:
+        """Up to there something of the row is damaged; 0: it is whole."""
+        self.standing.now, self.standing.hurt = now, position
+        self.neighbours.links_due = True
+
+    def counted(self, delivered: Mapping[int, int], now: float) -> None:
+        """What of the installed view is in the row, after damage that hid it is mended."""
+        standing = self.standing
+        standing.now = now
+        if standing.uncounted:
+            standing.uncounted, standing.delivered = False, dict(delivered)
+            if self.ordering.streams.view == standing.installed:
+                self.ordering.reached(standing.delivered)
+            self.ordering.old = None  # of what was held it is not known what is in the row
+            self.neighbours.links_due = True
+
     def no_image(self, peer: int, now: float) -> None:
         """That neighbour has none: somebody else may."""
         self.standing.now = now
@@ -243,7 +259,7 @@ class Member:
         standing.now, standing.stateless, standing.awaits_image = now, False, False
         standing.position = position
         standing.installed, standing.cluster = view.id, view.cluster
-        standing.delivered = dict(delivered)
+        standing.delivered, standing.uncounted = dict(delivered), False
         self.views.based(view)
         self.neighbours.links_due = True
         self._join()
@@ -351,7 +367,7 @@ def held(recovered: Recovered) -> Streams:
     """The streams of the installed view, as the journal has them: this is what is reported (§11.3)."""
     streams = Streams.start(recovered.installed or NOTHING)
     for origin in streams.of:
-        s = recovered.delivered.get(origin, 0)
+        s = (recovered.delivered or {}).get(origin, 0)
         streams.of[origin] = Stream(base=s, have=s, journaled=s, durable=s)
     for bundle in recovered.bundles:
         if streams.take(bundle):

@@ -22,6 +22,7 @@ import attrs
 
 from duckrow.node.row import Bundle
 
+from .asking import Keeps
 from .catchup import Following, ImageSource
 from .effects import Alarm, Hang, Image, Send, Serve
 from .flood import Flood
@@ -163,7 +164,8 @@ class Neighbours:
         """From whom the row is followed, and if nobody has what comes next, from whom an image."""
         standing = self.standing
         near, far = dict[int, int](), dict[int, int]()
-        if not standing.active and standing.keeps_row and not standing.room.is_full:
+        stays = standing.active or standing.room.is_full
+        if standing.keeps_row and not stays and (standing.stateless or not standing.uncounted):
             for peer, neighbour in self._of.items():
                 link = neighbour.link
                 if link is None:
@@ -186,6 +188,11 @@ class Neighbours:
         self.digests[position] = digest
         if len(self.digests) > DIGESTS_KEPT:
             del self.digests[min(self.digests)]
+
+    def kept(self) -> dict[int, Keeps]:
+        """By neighbour, what it tells of its row."""
+        told = ((peer, neighbour.link) for peer, neighbour in self._of.items())
+        return {peer: Keeps(link.floor, link.position) for peer, link in told if link is not None}
 
     def _agrees(self, peer: int, link: Link) -> bool:
         """D-check: two rows are prefixes of one.  If not, this end stops acking, and says so."""

@@ -12,6 +12,7 @@ and wake-ups is a part of a round's.  Syncs run beside it (syncing.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -41,8 +42,9 @@ from .imageforms import ImageOffer, ImageSlice, NoImage, WantImage
 from .jobs import Jobs
 from .links import Down, Event, Heard, Links, Neighbour, Up
 from .member import Member
-from .messages import Change, Name
+from .messages import Ask, Change, Mended, Name
 from .recovered import Recovered
+from .repair import Repair
 from .serving import Serving
 from .staging import Staging
 from .standby import Standby
@@ -88,7 +90,7 @@ class Bridge:
         self._disk = OK  # what the member knows of it
         self._told = 0  # token: the member knows that it is durable
         self.member = Member(
-            recovered_of(journal),
+            Recovered.of(journal.recovered),
             trio.current_time(),
             env.rng,
             options.timing,
@@ -108,8 +110,17 @@ class Bridge:
             frozenset(options.neighbours), frozenset(options.listed), options.timing
         )
         self._door = door
-        self._serving = Serving(self.store, self.links, note)
         self._jobs = Jobs(self._work.wake)
+        self.repair = Repair(
+            journal,
+            self.staging,
+            self.links,
+            note,
+            self._jobs.do,
+            self.member,
+            self._work.wake,
+        )
+        self._serving = Serving(self.store, self.links, self.repair, note)
         disk = journal.store.disk
         self.giving = Giving(disk, journal, self.links, note)
         self._taking = Taking(
@@ -140,6 +151,7 @@ class Bridge:
             nursery.start_soon(self._syncing.run)
             nursery.start_soon(self.giving.run)
             nursery.start_soon(self._taking.run)
+            nursery.start_soon(self.repair.run)
             nursery.start_soon(self._beat_on)
             nursery.start_soon(self._look_on)
             task_status.started()
@@ -195,9 +207,14 @@ class Bridge:
 
     def follow(self, after: int) -> Follower:
         """Items from behind a position; to be given back with `unfollow`."""
-        follower = Follower(after, self.store.position, self.store.read_items)
+        follower = Follower(after, self.store.position, self._read_items)
         self.followers[follower] = None
         return follower
+
+    async def _read_items(self, position: int, limit_bytes: int) -> list[Item]:
+        """Waits for what is damaged."""
+        read = partial(self.store.read_items, position, limit_bytes)
+        return await self.repair.insist(position, read)
 
     def unfollow(self, follower: Follower) -> None:
         self.followers.pop(follower, None)
@@ -289,6 +306,8 @@ class Bridge:
                         member.receive(peer, message, now)
                         if isinstance(message, WantImage):
                             self.giving.wanted(peer, message)
+                        elif isinstance(message, Ask | Mended):
+                            self.repair.heard(peer, message)
                         elif isinstance(message, ImageOffer | ImageSlice | NoImage):
                             self._taking.heard(peer, message)
                 case Up(peer):
@@ -302,8 +321,10 @@ class Bridge:
         if self._beat_due:
             self._beat_due = False
             neighbours = member.neighbours
-            neighbours.floor, neighbours.disk = self.store.floor, self.store.reserve.state
+            neighbours.floor = max(self.store.floor, self.repair.floor)
+            neighbours.disk = self.store.reserve.state
             member.beat(now)
+            self.repair.beat()
             reached = neighbours.routes.paths
             self.links.dial_standby(self._standby.beat(now, neighbours.linked, reached))
 
@@ -370,6 +391,7 @@ class Bridge:
         self.member.based(base.position, offer.view, offer.delivered, trio.current_time())
         self._door.cluster = self._cluster()
         self._note(INFO, "image_taken position=%d", base.position)
+        self.repair.replaced()
         self.on_image()
         self._work.wake()
         return True
@@ -424,26 +446,6 @@ class Bridge:
     def _cluster(self) -> bytes:
         newest = self.member.standing.newest
         return newest.cluster if newest.id else b""
-
-
-def recovered_of(journal: Journal) -> Recovered:
-    """In the words of the protocol."""
-    found = journal.recovered
-    register = found.register
-    return Recovered(
-        uuid=found.uuid,
-        id=found.id,
-        incarnation=found.incarnation,
-        starts=found.starts,
-        newest=found.newest,
-        installed=found.installed,
-        position=found.position,
-        delivered=found.delivered,
-        register=None if register is None else do.Registered(*register),
-        bundles=found.bundles,
-        staged=tuple(each for each in found.staged if each[:3] not in found.ordered),
-        damaged=found.damaged,
-    )
 
 
 def _ids(members: Sequence[object]) -> list[int]:

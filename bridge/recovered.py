@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from duckrow.node import journal
 from duckrow.node.forms import Start
 from duckrow.node.row import Bundle, View
 
@@ -21,8 +22,28 @@ class Recovered:
     newest: View | None = None  # None: a blank store, which knows of no view
     installed: View | None = None  # of the last mark in the row
     position: int = 0
-    delivered: Mapping[int, int] = attrs.field(factory=dict)  # by origin, of the installed view
+    # By origin, of the installed view; None: damage hides it.
+    delivered: Mapping[int, int] | None = attrs.field(factory=dict)
     register: Registered | None = None
     bundles: tuple[Bundle, ...] = ()  # of the installed view, past `delivered`, without gaps
     staged: tuple[Bundle, ...] = ()  # own, not settled and not in the row; in order of writing
     damaged: bool = False  # something is lost that was acked: no memory of it can be exact
+
+    @classmethod
+    def of(cls, found: journal.Recovered) -> Recovered:
+        """In the words of the protocol."""
+        register = found.register
+        return cls(
+            uuid=found.uuid,
+            id=found.id,
+            incarnation=found.incarnation,
+            starts=found.starts,
+            newest=found.newest,
+            installed=found.installed,
+            position=found.position,
+            delivered=found.delivered,
+            register=None if register is None else Registered(*register),
+            bundles=found.bundles,
+            staged=tuple(each for each in found.staged if each[:3] not in found.ordered),
+            damaged=found.damaged,
+        )

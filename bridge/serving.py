@@ -6,12 +6,13 @@ given before, so a neighbour that stands still costs nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import attrs
 import trio
 
-from duckrow.node.errors import Corrupt, NotFound
+from duckrow.node.errors import NotFound
 from duckrow.node.events import WARNING, Note
 from duckrow.node.limits import KIB, MIB
 from duckrow.node.rowstore import RowStore
@@ -19,6 +20,7 @@ from duckrow.node.wakeup import Wakeup
 
 from .links import Links
 from .messages import Follow
+from .repair import Repair
 
 READ_BYTES: Final = 256 * KIB
 AHEAD_BYTES: Final = 1 * MIB  # that wait in a link; more would not be faster
@@ -33,8 +35,8 @@ class _Served:
 
 
 class Serving:
-    def __init__(self, store: RowStore, links: Links, note: Note) -> None:
-        self._store, self._links, self._note = store, links, note
+    def __init__(self, store: RowStore, links: Links, repair: Repair, note: Note) -> None:
+        self._store, self._links, self._repair, self._note = store, links, repair, note
         self._served: dict[int, _Served] = {}
         self._nursery: trio.Nursery | None = None
         links.on_sent = self._on_sent
@@ -74,9 +76,11 @@ class Serving:
             if served.position >= store.position or links.waiting_bytes(peer) > AHEAD_BYTES:
                 await served.wakeup.wait()
                 continue
+            following = served.position + 1
+            read = partial(store.read_items, following, READ_BYTES, bodies=True)
             try:
-                items = await store.read_items(served.position + 1, READ_BYTES, bodies=True)
-            except (NotFound, Corrupt) as error:
+                items = await self._repair.insist(following, read)
+            except NotFound as error:
                 # It needs an image, or another neighbour.
                 self._note(WARNING, "cannot_serve peer=%d error=%r", peer, str(error))
                 return

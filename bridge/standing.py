@@ -40,12 +40,14 @@ class Standing:
     delivered: dict[int, int]  # by origin, of the installed view
     acceptor: Acceptor  # of the register after the newest view
     damaged: bool
+    uncounted: bool  # damage hides what of the installed view is in the row: nothing can follow
     now: float  # of the input that is being handled
     active: bool = attrs.field(default=False, init=False)
     stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
     awaits_image: bool = attrs.field(default=False, init=False)  # nobody has the next item any more
     room: Room = attrs.field(init=False)
     diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
+    hurt: int = attrs.field(default=0, init=False)  # position up to which items are damaged here
     learned: deque[float] = attrs.field(factory=deque, init=False)  # when the last views came
 
     @classmethod
@@ -61,7 +63,8 @@ class Standing:
             installed=(recovered.installed or NOTHING).id,
             cluster=(recovered.installed or NOTHING).cluster,
             position=recovered.position,
-            delivered=dict(recovered.delivered),
+            delivered=dict(recovered.delivered or {}),
+            uncounted=recovered.delivered is None,
             acceptor=Acceptor.recovered(newest.id + 1, recovered.register),
             damaged=recovered.damaged,
             now=now,
@@ -112,12 +115,17 @@ class Standing:
     @property
     def comes(self) -> bool:
         """It could be a member of the next view soon: nobody would have to wait for it."""
-        return not (self.stateless or self.awaits_image) and self.now >= self.room.until
+        lacks = self.stateless or self.awaits_image or self.uncounted
+        return not lacks and self.now >= self.room.until
 
     @property
     def exact(self) -> bool:
-        """X1; who has no room for what the next view brings does not carry it over."""
-        return not (self.damaged or self.room.is_full) and is_exact(
+        """X1; who has no room for what the next view brings does not carry it over.
+
+        Nor does one that has not whole what it acked in this view: that are the items since the mark.
+        """
+        mark = self.position - sum(self.delivered.values())
+        return not (self.damaged or self.room.is_full or self.hurt > mark) and is_exact(
             self.newest,
             self.id,
             installed=self.installed,

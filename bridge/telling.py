@@ -17,6 +17,7 @@ def told(bridge: Bridge, now: float) -> dict[str, Any]:
         "waiting_for": _waiting_for(bridge, now),
         "backlog": len(bridge.member.ordering.pending),
         "staged": len(bridge.staging.bundles),
+        "damaged": bridge.repair.told(),
     }
 
 

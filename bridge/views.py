@@ -82,7 +82,7 @@ class Views:
             return
         if not standing.keeps_row:
             return  # a witness that began a row would be followed, and never go on
-        if standing.room.is_full:
+        if standing.room.is_full or standing.uncounted:
             return
         cut = dict(view.cut)
         if old.lacks(standing.delivered, cut):

@@ -26,6 +26,7 @@ from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, NotFound
 from .forms import BaseForm, SettledForm, Start, encode_view
+from .limits import MIB
 from .records import RecordKind
 from .registerform import Register, is_binding
 from .row import Bundle, Item, View
@@ -34,6 +35,7 @@ from .segments import Segment
 from .storeoptions import StoreOptions
 
 INCARNATION_BITS = 64
+COUNTED_AT_ONCE = 256  # items
 
 
 class _Held(NamedTuple):
@@ -58,7 +60,8 @@ class Recovered:
     position: int
     digest: bytes
     floor: int
-    delivered: dict[int, int]  # origin -> s of its last bundle of the installed view in the row
+    # By origin, the s of its last bundle of the installed view in the row; None: damage hides it.
+    delivered: dict[int, int] | None
     register: Register | None  # for the view after `newest`
     bundles: tuple[Bundle, ...]  # of the installed view, behind `delivered`: each origin's in order
     staged: tuple[Bundle, ...]  # own ones that are not settled, the oldest first
@@ -102,15 +105,20 @@ class Journal:
         store = self.store
         chronicle = store.chronicle
         older = list(chronicle.starts.values())
-        waiting, delivered = await self._load_waiting(), self.delivered()
+        waiting = await self._load_waiting()
+        delivered: dict[int, int] | None = self.delivered()
         stages = chronicle.staged
         staged = [(name, await self._read(stage.place)) for name, stage in stages.items()]
         if self._copied:
             store.take_new_name()  # the original may have gone on, and promised (U4)
         if store.exposed:
-            # What it has of the installed view, and what of that is in the row, may be wrong.  It is
-            # a stranger now, and follows.
-            waiting, delivered = {}, {}
+            # What it has of the installed view may be wrong, so it counts for nothing; and what of
+            # that is in the row is counted there.  It is a stranger now, and follows.
+            waiting = {}
+            try:
+                delivered = await self.count_delivered()
+            except Corrupt:
+                delivered = None
         self._waiting = waiting
         damaged = store.exposed
         incarnation = env.rng.getrandbits(INCARNATION_BITS)
@@ -164,6 +172,38 @@ class Journal:
             for origin, s in self.store.chronicle.heard.items()
         }
 
+    async def count_delivered(self) -> dict[int, int]:
+        """As `delivered`, by the items themselves.
+
+        Raises:
+            Corrupt: one of those that would tell is damaged.
+        """
+        store, view = self.store, self.store.view
+        if view is None:
+            return {}
+        found, told, position = dict[int, int](), self.delivered(), store.position
+        base = store.chronicle.base
+        end = 0 if base is None else base.position
+        if base is not None:
+            told = dict(base.heard)
+        while position > end and found.keys() < {member.id for member in view.members}:
+            first = max(end + 1, position - COUNTED_AT_ONCE + 1)
+            try:
+                for item in reversed(await self._read_all(first, position)):
+                    if isinstance(item.content, View):
+                        return found
+                    found.setdefault(item.content.origin, item.content.s)
+            except NotFound:
+                break  # it was dropped long ago
+            position = first - 1
+        return told | found
+
+    async def _read_all(self, first: int, last: int) -> list[Item]:
+        items: list[Item] = []
+        while first + len(items) <= last:
+            items += await self.store.read_items(first + len(items), MIB, end=last)
+        return items
+
     async def _load_waiting(self) -> dict[Name, _Held]:
         """Of each origin a contiguous run (J2); where damage took one, this store has a new name."""
         chronicle = self.store.chronicle
@@ -192,6 +232,10 @@ class Journal:
         except (Corrupt, NotFound):
             return None
         return stored.bundle._replace(commands=tuple(commands))
+
+    def waiting(self) -> dict[int, Bundle]:
+        """By place: received, and not in the row yet."""
+        return {held.place: held.bundle for held in self._waiting.values()}
 
     # -- writing ----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
     read           by place, or by position                             storereads.py, shelf.py
     begin, close   a life, in order, so that its end is known           incarnation.py
     drop, rewrite  what nobody can ask for any more                     forgetting.py
+    mending        what is damaged, from items that others have         mending.py
     scrub          every byte, before somebody needs it                 scrub.py
 
 It does not order anything: whoever appends says what the next item is.
@@ -32,6 +33,7 @@ from .forms import UUID_BYTES
 from .images import Images, finish
 from .incarnation import Incarnation
 from .incoming import Piece
+from .mending import Mending
 from .opening import Beyond, Opened, open_folder
 from .outgoing import read_pieces
 from .records import RecordKind
@@ -91,6 +93,7 @@ class RowStore:
         self._incarnation = Incarnation(disk, env, chronicle, self._shelf, self._writer)
         self._forgetting = Forgetting(disk, self._shelf, self._writer, options.followable_bytes)
         self.images = Images(disk, chronicle, self._shelf, self._writer)
+        self.mending = Mending(disk, chronicle, self._shelf, self._reads, self._writer)
 
     @classmethod
     async def open(
@@ -228,6 +231,10 @@ class RowStore:
             Corrupt: damage took it.
         """
         return await self._shelf.place_of(position)
+
+    async def holders(self, position: int) -> list[int]:
+        """The segments that hold the item there, or say where it is."""
+        return await self._shelf.holders(position)
 
     async def digest_of(self, position: int) -> bytes:
         """Of the row up to and with a position; position 0 has one too.
@@ -402,7 +409,8 @@ class RowStore:
         """
         await self.images.released(self._forgetting.released)
         held = self.chronicle.held
-        return await self._forgetting.drop([each for each in numbers if each not in held])
+        async with self.mending.lock:
+            return await self._forgetting.drop([each for each in numbers if each not in held])
 
     async def rewrite(self, segment: int, live: AbstractSet[int]) -> int:
         """Leaves out what is dead if of the bodies those at the places `live` are not (sparse.py).
@@ -419,4 +427,13 @@ class RowStore:
         """
         if segment in self.chronicle.held:
             raise Refused(f"segment {segment} stays as it is: what lies in it is staged, or waits")
-        return await self._forgetting.rewrite(segment, live)
+        async with self.mending.lock:
+            return await self._forgetting.rewrite(segment, live)
+
+    async def seal(self, segment: int) -> None:
+        """If that one is written to, a new one begins; nobody else may write meanwhile.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        await self._writer.seal(segment)

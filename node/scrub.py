@@ -127,12 +127,16 @@ class Scrubbing:
                     segment.seed, self.end, offset + 8, self.window_bytes, 0
                 )
                 following = self.end if found is None else min(found.offset, self.end)
-                self._tell(offset, following - offset, "records of unknown kind")
+                self._lost(offset, following)
                 self._digest = b""
                 offset = following
                 continue
             self._check(record, window, base)
             offset = record.end
+
+    def _lost(self, offset: int, end: int) -> None:
+        """From one good record to the next."""
+        self._tell(offset, end - offset, "records of unknown kind")
 
     def _check(self, record: Record, window: bytes, base: int) -> None:
         try:

@@ -6,6 +6,7 @@ import errno
 from array import array
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from .chronicle import Chronicle
 from .env import Disk
@@ -119,6 +120,13 @@ class Shelf:
                 "was recorded"
             )
         return place
+
+    async def holders(self, position: int) -> list[int]:
+        """The segments that one has to read for the item there, as far as that is known."""
+        found = [each.number for each in self.segments if each.first <= position <= each.last]
+        with suppress(Corrupt, NotFound):
+            found.append(segment_of(await self.entry_of(position)))
+        return found
 
     async def places(self, segment: Segment) -> Sequence[int]:
         """Of the items that it records, in order."""

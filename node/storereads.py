@@ -7,6 +7,7 @@ for small bundles.  Heads that were read are remembered for a while: who pulls r
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from .checksum import crc32c
@@ -127,6 +128,18 @@ class StoreReads:
             digest = chain(before, position, item.crc)
         return digest
 
+    async def recorded_digest(self, position: int) -> bytes:
+        """As a record says it; empty: damage took what said so, or it was never here."""
+        digest = None
+        with suppress(Corrupt, NotFound):
+            digest = await self._digest_at(position)
+        digest = digest or await self._digest_copied(position)
+        for segment in self._shelf.segments:
+            if not digest and segment.first <= position <= segment.last:
+                # The way there from where its bundle lies may be damaged.
+                digest, _ = await self._find_digest_in(segment, 0, position)
+        return digest or b""
+
     async def _digest_at(self, position: int) -> bytes | None:
         """From the ITEM record; it comes after the record that it places, alone right after it."""
         if not position:
@@ -140,15 +153,20 @@ class StoreReads:
         number, offset = segment_of(where), offset_of(where)
         while number in self._shelf:
             segment = self._shelf.get(number)
-            handle = await self._shelf.files.acquire(number)
-            try:
-                digest, follows = await _find_digest(handle.file, segment, offset, position)
-            finally:
-                self._shelf.files.release(handle)
+            digest, follows = await self._find_digest_in(segment, offset, position)
             if digest is not None or not follows:
                 return digest
             number, offset = number + 1, 0
         return None
+
+    async def _find_digest_in(
+        self, segment: Segment, offset: int, position: int
+    ) -> tuple[bytes | None, bool]:
+        handle = await self._shelf.files.acquire(segment.number)
+        try:
+            return await _find_digest(handle.file, segment, offset, position)
+        finally:
+            self._shelf.files.release(handle)
 
     async def _digest_copied(self, position: int) -> bytes | None:
         """From the copies at the beginning of the segment behind a position whose own was dropped."""

@@ -218,6 +218,17 @@ class Writer:
         self._names_unsynced = True
         return segment
 
+    async def seal(self, number: int) -> None:
+        """If it is the open one.
+
+        Raises:
+            Full, DiskFailed.
+        """
+        self.check()
+        async with self._rolling:
+            if self.open is not None and self.open.number == number:
+                await self.roll()
+
     async def index_sealed(self) -> bool:
         """Writes the index files of segments that are sealed and durable.  False: the disk is full.
 

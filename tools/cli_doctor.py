@@ -163,6 +163,8 @@ def of_status(status: dict[str, Any]) -> Iterator[Check]:
         yield Check("links", OK, f"{name} has a link with each of its {len(links)} neighbours")
     if status.get("disk", {}).get("state", "ok") != "ok":
         yield Check("node disk", BAD, f"the disk of {name} is full", "duckrow why")
+    for damage in status.get("damaged", ()):
+        yield Check("row", BAD, damage, "duckrow why")
     if archive := of_archive(status.get("archive", {})):
         waits = bool(status["archive"]["trouble"]) or not status["archive"]["place"]
         yield Check("archive", WARN if waits else OK, archive, "duckrow why" if waits else "")

@@ -44,6 +44,7 @@ PEOPLE: Final = (
     "waiting_for",
     "backlog",
     "staged",
+    "damaged",
 )
 
 
@@ -63,6 +64,7 @@ def told(status: dict[str, Any]) -> Row:
     free, whole = (_rounded(disk.get(name, 0)) for name in ("free", "size"))
     row = status | {"disk": f"{disk.get('state', '')}, {free} free of {whole}"}
     row["archive"] = of_archive(status.get("archive", {}))
+    row["damaged"] = "; ".join(status.get("damaged", ()))
     row["waiting_for"] = ", ".join(status.get("waiting_for", ()))
     row["members"] = ", ".join(
         f"{member.get('name', member['id'])} ({member['weight']})"

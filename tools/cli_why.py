@@ -64,6 +64,8 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
     if not status.get("active", True):
         reason = status.get("why") or "it cannot order anything now"
         yield Cause("node", f"{status['node']} takes nothing new: {reason}", "duckrow doctor")
+    for damage in status.get("damaged", ()):
+        yield Cause("row", damage, "duckrow link ls")
     if waiting := status.get("waiting_for"):
         yield Cause(
             "node", f"{status['node']} waits for {', '.join(map(str, waiting))}", "duckrow link ls"

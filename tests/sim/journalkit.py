@@ -51,7 +51,7 @@ class Memory:
             recovered.digest,
             recovered.newest,
             recovered.installed,
-            {origin: s for origin, s in recovered.delivered.items() if s},
+            {origin: s for origin, s in (recovered.delivered or {}).items() if s},
             recovered.register,
             {each[:3]: each for each in recovered.bundles},
             {each[:3]: each for each in recovered.staged},

@@ -1,0 +1,333 @@
+"""Repair: what is damaged in the row here is made good from neighbours, while the bridge goes on.
+
+    a start, a reader, a scrub ──► suspects: segments that are looked at, each byte of them
+        ──► what lacks is asked of neighbours (asking.py) ──► written anew (node/mending.py)
+        ──► readers who waited go on
+
+Until then a reader of what is damaged waits, as long as somebody may have it; the protocol knows how far
+the damage reaches (X1), and neighbours are told that the row can be followed from behind it only.  What
+cannot be put back goes with the whole row: an image takes its place (C4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+import trio
+
+from duckrow.node.damage import Damage
+from duckrow.node.errors import Corrupt, Full, NotFound
+from duckrow.node.events import ERROR, INFO, WARNING, Note
+from duckrow.node.forms import decode_view
+from duckrow.node.journal import Journal
+from duckrow.node.limits import MIB
+from duckrow.node.mending import Content, Wound
+from duckrow.node.places import segment_of
+from duckrow.node.row import Item
+from duckrow.node.segments import segment_number
+from duckrow.node.wakeup import Wakeup
+
+from .asking import Asking
+from .links import Links
+from .member import Member
+from .messages import Ask, Mended
+from .sending import size_of
+from .staging import Staging
+
+ANSWER_BYTES: Final = 4 * MIB  # for one question; what is left is asked again
+FULL_SECONDS: Final = 5.0  # then it is tried again whether there is room
+TRIES: Final = 3  # of one read
+
+T = TypeVar("T")
+Between = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+
+
+class Repair:
+    def __init__(
+        self,
+        journal: Journal,
+        staging: Staging,
+        links: Links,
+        note: Note,
+        between: Between,  # rounds: nobody else writes then
+        member: Member,
+        wake: Callable[[], None],  # there is something for the next round
+    ) -> None:
+        self.wounds: dict[int, Wound] = {}  # by segment
+        self._journal, self._store, self._staging = journal, journal.store, staging
+        self._links, self._note = links, note
+        self._between, self._member, self._wake = between, member, wake
+        self._suspects: dict[int, None] = {}
+        self._came: list[tuple[int, Item]] = []
+        self._asked: list[tuple[int, Ask]] = []
+        self._asking = Asking()
+        self._givers: dict[int, int] = {}  # by position, who gave its item
+        self._work, self._questions = Wakeup(), Wakeup()
+        self._changed = trio.Event()
+        self._told = 0  # the protocol
+        self._gave_up = self._searched = False
+        self._full_until = 0.0  # before then nothing is written: the disk is full
+        recovered = self._store.recovered.damages
+        self.suspect([each for each in recovered if not each.mended])
+
+    # -- what is told of it -------------------------------------------------------------------
+
+    @property
+    def floor(self) -> int:
+        """From here on nothing is known to be damaged."""
+        return max((wound.highest for wound in self.wounds.values()), default=0) + 1
+
+    def told(self) -> list[str]:
+        """For an operator; nothing: all is well."""
+        lines = [str(wound) for wound in self.wounds.values()]
+        if lines and self._asking.hopeless:
+            lines.append("no neighbour that is there has what lacks; they are asked again")
+        return lines
+
+    # -- what is heard ------------------------------------------------------------------------
+
+    def suspect(self, damages: Iterable[Damage]) -> None:
+        """What a start or a scrub has found."""
+        numbers = [segment_number(damage.file) for damage in damages]
+        self.look_at([number for number in numbers if number is not None])
+
+    def look_at(self, segments: Iterable[int]) -> None:
+        self._suspects.update(dict.fromkeys(segments))
+        self._work.wake()
+
+    def heard(self, peer: int, message: Ask | Mended) -> None:
+        if isinstance(message, Ask):
+            self._asked.append((peer, message))
+            self._questions.wake()
+        else:
+            self._came.append((peer, message.item))
+            self._work.wake()
+
+    def beat(self) -> None:
+        """There may be another neighbour to ask, or one that has more."""
+        if self.wounds:
+            self._work.wake()
+
+    def replaced(self) -> None:
+        """An image took the place of the row."""
+        self._suspects.update(dict.fromkeys(self.wounds))
+        self.wounds.clear()
+        self._gave_up = False
+        self._work.wake()
+
+    # -- readers ------------------------------------------------------------------------------
+
+    async def read(
+        self, segments: Callable[[], Awaitable[list[int]]], read: Callable[[], Awaitable[T]]
+    ) -> T:
+        """What it gives; where that is damaged, after it is mended.
+
+        Raises:
+            NotFound: as it does.
+            Corrupt: it is damaged, and nobody who is there has it.
+        """
+        for _ in range(TRIES):
+            try:
+                return await read()
+            except Corrupt:
+                if not await self._mended(await segments()):
+                    raise
+        return await read()
+
+    async def read_place(self, place: int, read: Callable[[int], Awaitable[T]]) -> T:
+        async def segments() -> list[int]:
+            return [segment_of(place)]
+
+        return await self.read(segments, partial(read, place))
+
+    async def read_position(self, position: int, read: Callable[[int], Awaitable[T]]) -> T:
+        return await self.read(partial(self._store.holders, position), partial(read, position))
+
+    async def insist(self, position: int, read: Callable[[], Awaitable[T]]) -> T:
+        """As `read`, but waits however long nobody has it.
+
+        Raises:
+            NotFound.
+        """
+        told = False
+        while True:
+            try:
+                return await self.read(partial(self._store.holders, position), read)
+            except Corrupt as error:
+                if not told:
+                    self._note(
+                        WARNING, "waits_for_repair position=%d error=%r", position, str(error)
+                    )
+                told = True
+                await self._changed.wait()
+
+    async def _mended(self, segments: list[int]) -> bool:
+        """When it is known: whether they are whole now."""
+        self.look_at([number for number in segments if number not in self.wounds])
+        while True:
+            if not any(number in self._suspects for number in segments):
+                hurt = [self.wounds[number] for number in segments if number in self.wounds]
+                if not hurt:
+                    return bool(segments)
+                if self._asking.hopeless or any(wound.unfit for wound in hurt):
+                    return False
+            await self._changed.wait()
+
+    # -- the work -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled.
+
+        Raises:
+            DiskFailed: in a group; the process has to end.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._repair_on)
+            nursery.start_soon(self._answer_on)
+
+    async def _repair_on(self) -> None:
+        while True:
+            with trio.move_on_at(max(self._asking.due, self._full_until)):
+                await self._work.wait()
+            await self._take()
+            if trio.current_time() >= self._full_until:
+                try:
+                    await self._look()
+                    await self._mend()
+                except Full as error:
+                    self._full_until = trio.current_time() + FULL_SECONDS
+                    self._note(WARNING, "repair_waits error=%r", str(error))
+            self._ask()
+            await self._tell()
+
+    async def _look(self) -> None:
+        """
+        Raises:
+            Full: a segment that is written to could not be sealed.
+        """
+        store = self._store
+        while self._suspects:
+            number = next(iter(self._suspects))
+            if store.mending.is_open(number):
+                await self._between(partial(store.seal, number))
+                await store.sync()
+            async with store.mending.lock:
+                store.pin(-number, 1 << 62, (number,))
+                wound = await store.mending.look(number, self._held())
+            before = self.wounds.pop(number, None)
+            if wound is None:
+                store.unpin(-number)
+            else:
+                self.wounds[number] = wound
+                if before is None:
+                    self._note(ERROR, "damaged what=%s", wound)
+            del self._suspects[number]
+
+    def _held(self) -> dict[int, Content]:
+        """By place: what has no place in the row yet is in memory."""
+        held: dict[int, Content] = dict(self._journal.waiting())
+        chronicle, staged = self._store.chronicle, self._staging.bundles
+        for where, waiting in chronicle.waiting.items():
+            if waiting.raw:
+                held[where] = decode_view(waiting.raw)
+        for name, stage in chronicle.staged.items():
+            if name in staged:
+                held[stage.place] = staged[name]
+        return held
+
+    async def _take(self) -> None:
+        """What came counts if the chain of digests knows it."""
+        came, self._came = self._came, []
+        for peer, item in came:
+            self._givers[item.position] = peer
+            self._asking.came(item.position, trio.current_time())
+            for wound in self.wounds.values():
+                wound.give(item)
+        for wound in self.wounds.values():
+            if wound.items and not wound.lacking and not wound.unfit:
+                for position in await self._store.mending.refuse(wound):
+                    peer = self._givers.get(position, 0)
+                    self._asking.refused([position], peer)
+                    self._note(ERROR, "repair_refused position=%d peer=%d", position, peer)
+
+    async def _mend(self) -> None:
+        """
+        Raises:
+            Full: there is no room for a segment; nothing was changed.
+        """
+        for number, wound in list(self.wounds.items()):
+            if wound.lacking or wound.unfit:
+                continue
+            async with self._store.mending.lock:
+                done = await self._store.mending.mend(wound)
+            if done:
+                del self.wounds[number]
+                self._store.unpin(-number)
+                self._note(INFO, "mended segment=%d items=%d", number, len(wound.items))
+            else:
+                self._note(ERROR, "not_mended what=%s", wound)
+
+    def _ask(self) -> None:
+        lacking = [p for w in self.wounds.values() if not w.unfit for p in w.lacking]
+        self._asking.want(lacking)
+        question = self._asking.step(trio.current_time(), self._member.neighbours.kept())
+        if question is not None:
+            self._links.put(question.peer, Ask(question.positions))
+            self._links.flush()
+
+    async def _tell(self) -> None:
+        """The protocol, and those who wait."""
+        member, highest = self._member, self.floor - 1
+        if highest != self._told:
+            self._told = highest
+            member.hear_damage(highest, trio.current_time())
+            self._wake()
+        if any(wound.unfit for wound in self.wounds.values()):
+            self._need_image()
+        if member.standing.uncounted and not (self.wounds or self._suspects):
+            await self._count()
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def _need_image(self) -> None:
+        if not self._gave_up:
+            self._gave_up = True
+            self._member.need_image(trio.current_time())
+            self._wake()
+
+    async def _count(self) -> None:
+        """What of the view is in the row is to be seen again; nothing is added to it till then."""
+        try:
+            delivered = await self._journal.count_delivered()
+        except Corrupt:
+            if self._searched:
+                self._need_image()
+            else:  # there is more than the start has seen
+                self._searched = True
+                self.look_at([segment.number for segment in self._store.segments()])
+        else:
+            self._member.counted(delivered, trio.current_time())
+            self._wake()
+
+    async def _answer_on(self) -> None:
+        """Neighbours get what is whole here; of what is not, they hear nothing."""
+        while True:
+            await self._questions.wait()
+            asked, self._asked = self._asked, []
+            for peer, ask in asked:
+                await self._answer(peer, ask.positions)
+                self._links.flush()
+
+    async def _answer(self, peer: int, positions: Iterable[int]) -> None:
+        size = 0
+        for position in positions:
+            if size > ANSWER_BYTES:
+                return
+            with suppress(Corrupt, NotFound):
+                items = await self._store.read_items(position, 1, end=position, bodies=True)
+                mended = Mended(items[0])
+                size += size_of(mended)
+                self._links.put(peer, mended)

@@ -1,0 +1,211 @@
+"""A damaged segment gets back what lay there, whatever was hit, from items that others have."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from duckrow.node.commands import Command
+from duckrow.node.env import Env
+from duckrow.node.journal import Journal
+from duckrow.node.row import Bundle, Item
+from duckrow.node.segments import segment_file, segment_number
+from duckrow.node.storeoptions import FSYNC
+from sim.alone import Machine
+from sim.journalkit import ME, Tale, act
+from sim.park import SimCrashed
+from sim.storekit import small
+
+Script = Callable[[Machine, Journal], Awaitable[None]]
+SECTOR = 512
+
+
+async def all_items(journal: Journal) -> dict[int, Item]:
+    store, found = journal.store, dict[int, Item]()
+    for position in range(store.floor, store.position + 1):
+        (found[position],) = await store.read_items(position, 1, bodies=True)
+    return found
+
+
+async def mend(journal: Journal, number: int, items: dict[int, Item]) -> str:
+    """With what lacks from `items`; empty: it is mended."""
+    store = journal.store
+    if store.mending.is_open(number):
+        await store.seal(number)
+        await store.sync()
+    wound = await store.mending.look(number, journal.waiting())
+    if wound is None:
+        return "it is not hurt"
+    for position in wound.lacking:
+        wound.give(items[position])
+    assert await store.mending.refuse(wound) == []
+    return "" if await store.mending.mend(wound) else wound.unfit
+
+
+async def live(tale: Tale, journal: Journal) -> None:
+    await tale.change_view(journal)
+    await act(tale, journal)
+    await tale.sync(journal)
+
+
+def with_a_row(script: Script) -> None:
+    """Two views, with bundles of three origins, in some segments; then what is to be tried."""
+    machine, tale = Machine(1), Tale(small(level=FSYNC))
+
+    async def last(tale: Tale, journal: Journal) -> None:
+        await live(tale, journal)
+        await script(machine, journal)
+
+    machine.run(tale.life(live, orderly=True))
+    machine.run(tale.life(last, orderly=False))
+
+
+def flip_some(count: int, seed: int) -> None:
+    async def script(machine: Machine, journal: Journal) -> None:
+        rng, items, store = random.Random(seed), await all_items(journal), journal.store
+        for _ in range(count):
+            segment = rng.choice(store.segments())
+            name, offset = f"row/{segment_file(segment.number)}", rng.randrange(segment.bytes)
+            before = machine.media.content(name)
+            machine.media.flip(name, offset)
+            if machine.media.content(name) == before:
+                continue  # the cache has a newer byte there
+            assert await mend(journal, segment.number, items) == "", (name, offset)
+            assert await store.scrub() == [], (name, offset)
+            assert await all_items(journal) == items
+
+    with_a_row(script)
+
+
+def test_a_bit_that_was_flipped_anywhere_is_put_back() -> None:
+    flip_some(60, 7)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(5))
+def test_ten_thousand_flipped_bits_are_put_back(seed: int) -> None:
+    flip_some(2000, seed)
+
+
+def test_a_sector_that_cannot_be_read_is_put_back() -> None:
+    async def script(machine: Machine, journal: Journal) -> None:
+        rng, items, store = random.Random(3), await all_items(journal), journal.store
+        for _ in range(20):
+            segment = rng.choice(store.segments()[1:-1])  # the first one's beginning is one sector
+            name = f"row/{segment_file(segment.number)}"
+            machine.media.spoil(name, rng.randrange(SECTOR, segment.bytes))
+            assert await mend(journal, segment.number, items) in ("", "it is not hurt")
+            assert await store.scrub() == []
+            assert await all_items(journal) == items
+
+    with_a_row(script)
+
+
+def test_what_others_give_counts_only_if_the_digests_know_it() -> None:
+    async def script(machine: Machine, journal: Journal) -> None:
+        items, store = await all_items(journal), journal.store
+        position = next(p for p, each in items.items() if isinstance(each.content, Bundle))
+        content = items[position].content
+        assert isinstance(content, Bundle)
+        number = items[position].place >> 38
+        name = f"row/{segment_file(number)}"
+        at = machine.media.content(name).index(bytes(content.commands[0].body))
+        machine.media.flip(name, at)
+        wound = await store.mending.look(number, {})
+        assert wound is not None
+        other = Command(content.commands[0].head, b"something else")
+        forged = items[position]._replace(
+            crc=items[position].crc ^ 1, content=content._replace(commands=(other,))
+        )
+        wound.give(forged)
+        assert await store.mending.refuse(wound) == [position]
+        assert wound.lacking == [position], "it is still to be asked for"
+        wound.give(items[position])
+        assert await store.mending.refuse(wound) == []
+        assert await store.mending.mend(wound)
+
+    with_a_row(script)
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_crash_leaves_the_damaged_segment_or_the_mended_one(power: bool) -> None:
+    left = {"damaged": 0, "mended": 0}
+    for k in range(1, 14):
+        machine, tale = Machine(1), Tale(small(level=FSYNC))
+        items: dict[int, Item] = {}
+        name = f"row/{segment_file(3)}"
+
+        async def hurt(
+            tale: Tale,
+            journal: Journal,
+            machine: Machine = machine,
+            items: dict[int, Item] = items,
+            name: str = name,
+            k: int = k,
+        ) -> None:
+            await live(tale, journal)
+            items |= await all_items(journal)
+            machine.media.flip(name, 700)
+            machine.media.crash_before(k, part=bool(k % 2))
+            await mend(journal, 3, items)
+            machine.media.disarm()
+
+        async def look(
+            tale: Tale, journal: Journal, items: dict[int, Item] = items, k: int = k
+        ) -> None:
+            damages = await journal.store.scrub()
+            left["damaged" if damages else "mended"] += 1
+            if damages:
+                assert await mend(journal, 3, items) == ""
+            assert {p: i for p, i in (await all_items(journal)).items() if p in items} == items
+
+        machine.run(tale.life(live, orderly=True))
+        try:
+            machine.run(tale.life(hurt, orderly=False))
+        except SimCrashed:
+            if power:
+                machine.media.power_loss()
+        machine.run(tale.life(look, orderly=False))
+    assert left["damaged"] > 2
+    assert left["mended"] > 2
+
+
+def test_what_a_start_finds_is_put_back_even_where_it_knows_no_place() -> None:
+    """Killed, so that the newest segments are read at the next start, and the damage is seen then."""
+    rng, mended = random.Random(11), 0
+    for seed in range(25):
+        machine, tale = Machine(seed), Tale(small(level=FSYNC))
+        items: dict[int, Item] = {}
+
+        async def told(tale: Tale, journal: Journal, items: dict[int, Item] = items) -> None:
+            await live(tale, journal)
+            items |= await all_items(journal)
+
+        machine.run(tale.life(told, orderly=False))
+        names = [name for name in machine.media.paths() if name.endswith(".seg")][-3:]
+        name = rng.choice(names[:2])
+        machine.media.flip(name, rng.randrange(300, len(machine.media.content(name))))
+
+        async def heal(env: Env, items: dict[int, Item] = items) -> int:
+            folder = await env.disk.folder("row")
+            journal = await Journal.open(folder, env, small(level=FSYNC), ME)
+            store = journal.store
+            for damage in (*store.recovered.damages, *await store.scrub()):
+                number = segment_number(damage.file)
+                if number is None or damage.mended:
+                    continue
+                why = await mend(journal, number, items)
+                if "where the bundle of item" in why:
+                    return 0  # an image has to come
+                assert why in ("", "it is not hurt"), (why, damage)
+            assert await store.scrub() == []
+            found = await all_items(journal)
+            assert found == {position: items[position] for position in found}
+            journal.abandon()
+            return 1
+
+        mended += machine.run(heal)
+    assert mended > 15

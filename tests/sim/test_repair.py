@@ -1,0 +1,94 @@
+"""Damage at one machine of a cluster is made good from the others, while it goes on."""
+
+from __future__ import annotations
+
+import trio
+
+from sim.clusterkit import BODY
+from sim.pairkit import Split, everything, play
+
+KEEP = 100_000  # entries; with a limit, segments are small
+
+
+async def until_mended(split: Split, id_: int, *, seconds: float = 30) -> None:
+    with trio.fail_after(seconds):
+        while not any(f"m{id_} mended" in note for note in split.notes):
+            await trio.sleep(0.05)
+
+
+def segments(split: Split, id_: int) -> list[str]:
+    media = split.world.host(f"m{id_}").media
+    return [name for name in media.paths() if name.endswith(".seg")]
+
+
+async def busy(split: Split, *, count: int = 3) -> None:
+    """Until there are some sealed segments."""
+    split.start_all()
+    await split.until()
+    with trio.fail_after(60):
+        while len(segments(split, 3)) <= count:
+            await trio.sleep(0.2)
+
+
+def test_a_reader_waits_until_what_it_wants_is_mended() -> None:
+    async def script(split: Split) -> None:
+        await busy(split)
+        name, media = segments(split, 3)[1], split.world.host("m3").media
+        for offset in range(600, len(media.content(name)), 500):
+            media.flip(name, offset)
+        split.kill("n", 3)  # it has what it read last in memory
+        split.start_node(3)
+        await split.until()
+        assert await everything(split.nodes[3]), "all of it is whole"
+        await until_mended(split, 3)
+        assert await split.bridges[3].store.scrub() == []
+        await split.end()
+
+    play(1, script, keep=KEEP)
+
+
+def test_what_a_start_finds_is_mended_while_it_goes_on() -> None:
+    """The machine was killed, and what it wrote last is damaged: it is a stranger, and comes back."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.kill("m", 3)
+        media = split.world.host("m3").media
+        for name in segments(split, 3)[-2:]:
+            media.flip(name, 1500)
+        before = len(split.results)
+        split.start_bridge(3)
+        await split.until()
+        await trio.sleep(1)
+        assert len(split.results) > before
+        bridge = split.bridges[3]
+        bridge.repair.suspect(await bridge.store.scrub())  # a start reads what is new only
+        with trio.fail_after(20):
+            while await bridge.store.scrub():
+                await trio.sleep(0.2)
+        await split.end()
+
+    for seed in (2, 3):
+        play(seed, script, keep=KEEP)
+
+
+def test_without_anybody_to_ask_it_is_told_and_mended_when_somebody_is_back() -> None:
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.world.net.partition(["m3"], ["m1", "m2"])
+        name, media = segments(split, 3)[1], split.world.host("m3").media
+        media.flip(name, media.content(name).index(BODY, 1500))
+        bridge = split.bridges[3]
+        bridge.repair.suspect(await bridge.store.scrub())
+        with trio.fail_after(20):
+            while len(bridge.repair.told()) < 2:
+                await trio.sleep(0.1)
+        assert name[-12:] in bridge.repair.told()[0]
+        assert "no neighbour" in bridge.repair.told()[1]
+        split.world.net.heal()
+        await until_mended(split, 3, seconds=90)
+        assert bridge.repair.told() == []
+        await split.until()
+        await split.end()
+
+    play(7, script, keep=KEEP)
