@@ -77,7 +77,7 @@ def test_who_has_not_come_so_far_is_not_asked() -> None:
 def test_where_all_were_asked_they_are_asked_again_later_each_time() -> None:
     asking = Asking()
     asking.want([5])
-    times = []
+    times: list[float] = []
     now = 0.0
     while len(times) < 12:
         if asking.step(now, {2: WHOLE}) is not None:
