@@ -279,6 +279,31 @@ class LocalCluster:
         attrs.evolve(self.plan, wires=wires)
         self._tell_wires(links=attrs.asdict(wires))
 
+    def link_is(self, one: int | str, other: int | str, wires: Wires) -> None:
+        """That one, both ways, from now on.
+
+        Raises:
+            Refused: as `links_are`, or there is no such link.
+        """
+        attrs.evolve(self.plan, wires=wires)
+        self._tell_wires(links=attrs.asdict(wires), between=self._pair(one, other))
+
+    def link_between(self, one: int | str, other: int | str) -> Wires:
+        """How that one is now.
+
+        Raises:
+            Refused: there is no such link.
+        """
+        pair = self._pair(one, other)
+        return Wires(**self._ask_wires(how=pair)["how"]) if self.plan.has_wires else Wires()
+
+    def inside(self, machine: Machine) -> list[str]:
+        """The words before those of a program that is to run where that machine is."""
+        if not self.plan.namespaces:
+            return []
+        there = f"/proc/{self._tell_wires()}/fd/{namespaces.NAMESPACE_FD + machine.id}"
+        return [shutil.which("nsenter") or "", f"--net={there}"]
+
     def _pair(self, one: int | str | None, other: int | str | None) -> tuple[int, int]:
         assert one is not None
         assert other is not None
@@ -310,12 +335,9 @@ class LocalCluster:
     def _spawn(self, machine: Machine) -> None:
         words = ["node", "--cluster", str(machine.cluster_file), "--name", machine.name]
         words += ["--data", str(machine.data), "--listen", machine.url.replace("duck", "tcp", 1)]
-        inside: list[str] = []
         if self.plan.namespaces:
             words += ["--set", "node.insecure=true"]  # only this host reaches it
-            there = f"/proc/{self._tell_wires()}/fd/{namespaces.NAMESPACE_FD + machine.id}"
-            inside = [shutil.which("nsenter") or "", f"--net={there}"]
-        program = [*inside, *python("duckrow.tools.cli", *words)]
+        program = [*self.inside(machine), *python("duckrow.tools.cli", *words)]
         self._begun[machine.id] = self._processes.run(program, machine.log)
 
     def _start_wires(self) -> None:
@@ -352,9 +374,12 @@ class LocalCluster:
 
     def _tell_wires(self, **asked: Any) -> int:
         """The process that carries the links, which may be told something."""
+        return int(self._ask_wires(**(asked or {"where": True}))["pid"])
+
+    def _ask_wires(self, **asked: Any) -> dict[str, Any]:
         if not self.plan.has_wires:
             raise Refused("this cluster has no wires: only links over wires can be cut or slow")
-        return int(ask(self.folder, WIRE_SOCKET, asked or {"where": True})["pid"])
+        return ask(self.folder, WIRE_SOCKET, asked)
 
     def _close_clients(self) -> None:
         clients, self._clients = self._clients, {}

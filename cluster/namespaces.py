@@ -48,19 +48,12 @@ HEAD_BYTES: Final = 52  # of IP and TCP; a flipped bit behind them is for the ch
 class Net:
     """The devices of all machines, and what lies between them."""
 
-    def __init__(self, links: dict[str, float]) -> None:
-        self.change(links)
+    def __init__(self) -> None:
         self._devices: dict[int, int] = {}  # a file, by machine
         self._late: list[tuple[float, int, int, bytes]] = []  # when, in which order, to whom, what
         self._count = 0
         self._last: defaultdict[Way, float] = defaultdict(float)  # when the last one is due
         self._free_at: defaultdict[Way, float] = defaultdict(float)
-
-    def change(self, links: dict[str, float]) -> None:
-        self.delay, self.jitter = links["delay"], links["jitter"]
-        self.rate, self.loss = links["rate"], links["loss"]
-        self.overtakes, self.comes_twice = links["overtakes"], links["comes_twice"]
-        self.is_flipped = links["is_flipped"]
 
     def add(self, id_: int, device: int) -> None:
         self._devices[id_] = device
@@ -75,29 +68,30 @@ class Net:
                 if each == control.socket.fileno():
                     control.serve()
                 else:
-                    self._take(sources[each], os.read(each, PACKET_BYTES_MAX), now, control.cut)
+                    self._take(sources[each], os.read(each, PACKET_BYTES_MAX), now, control)
             self._give(time.monotonic())
 
-    def _take(self, source: int, packet: bytes, now: float, cut: set[Way]) -> None:
+    def _take(self, source: int, packet: bytes, now: float, control: Control) -> None:
         if len(packet) < 20 or packet[0] >> 4 != 4:
             return  # nobody speaks IPv6 here but the kernel
         way = source, packet[19]
-        lost = self.loss and random.random() < self.loss
-        if lost or way in cut or way[1] not in self._devices:
+        how = control.how(way)
+        lost = how["loss"] and random.random() < how["loss"]
+        if lost or way in control.cut or way[1] not in self._devices:
             return
-        if self.is_flipped and len(packet) > HEAD_BYTES and random.random() < self.is_flipped:
+        if how["is_flipped"] and len(packet) > HEAD_BYTES and random.random() < how["is_flipped"]:
             flipped = bytearray(packet)
             flipped[random.randrange(HEAD_BYTES, len(packet))] ^= 1 << random.randrange(8)
             packet = bytes(flipped)
         due = now
-        if self.rate:
+        if how["rate"]:
             if self._free_at[way] - now > QUEUE_SECONDS:
                 return
-            due = self._free_at[way] = max(self._free_at[way], now) + len(packet) / self.rate
-        if not (self.overtakes and random.random() < self.overtakes):
-            due += self.delay + (self.jitter and random.uniform(0, self.jitter))
+            due = self._free_at[way] = max(self._free_at[way], now) + len(packet) / how["rate"]
+        if not (how["overtakes"] and random.random() < how["overtakes"]):
+            due += how["delay"] + (how["jitter"] and random.uniform(0, how["jitter"]))
             due = self._last[way] = max(due, self._last[way])
-        twice = self.comes_twice and random.random() < self.comes_twice
+        twice = how["comes_twice"] and random.random() < how["comes_twice"]
         for _ in range(2 if twice else 1):
             self._count += 1
             heapq.heappush(self._late, (due, self._count, way[1], packet))
@@ -174,13 +168,13 @@ def _call(name: str, *arguments: int) -> None:
 
 def main(path: str, plan: dict[str, Any]) -> None:
     """Until it is killed.  `plan`: machines, block, and how links are."""
-    net = Net(plan)
-    for id_ in plan["machines"]:
-        namespace, device = make(id_, plan["block"])
+    net, block = Net(), plan.pop("block")
+    for id_ in plan.pop("machines"):
+        namespace, device = make(id_, block)
         os.dup2(namespace, NAMESPACE_FD + id_)
         os.close(namespace)
         net.add(id_, device)
-    control = Control(path, net.change)
+    control = Control(path, plan)
     print("ready", flush=True)
     net.run(control)
 

@@ -26,7 +26,7 @@ import time
 from collections import deque
 from typing import Any, Final
 
-from .control import ASK_SECONDS, Control, Way
+from .control import ASK_SECONDS, Control, How, Way
 
 HOST: Final = "127.0.0.1"
 PIECE_BYTES: Final = 256 * 1024
@@ -45,7 +45,7 @@ class Lane:
         self.ended = False  # the source says no more
         self.blocked = False  # the target takes no more
 
-    def take(self, now: float, wires: Wires) -> None:
+    def take(self, now: float, how: How) -> None:
         """
         Raises:
             OSError: the connection is gone.
@@ -53,11 +53,11 @@ class Lane:
         piece = self.source.recv(PIECE_BYTES)
         if not piece:
             self.ended = True
-        passes = len(piece) / wires.rate if wires.rate else 0.0
+        passes = len(piece) / how["rate"] if how["rate"] else 0.0
         self.free_at = max(self.free_at, now) + passes
-        due = self.free_at + wires.delay + (wires.jitter and random.uniform(0, wires.jitter))
-        if wires.loss and random.random() < wires.loss:
-            due += AGAIN_SECONDS + 2 * wires.delay
+        due = self.free_at + how["delay"] + (how["jitter"] and random.uniform(0, how["jitter"]))
+        if how["loss"] and random.random() < how["loss"]:
+            due += AGAIN_SECONDS + 2 * how["delay"]
         if self.waiting:
             due = max(due, self.waiting[-1][0])
         self.waiting.append((due, memoryview(piece)))
@@ -89,14 +89,9 @@ class Lane:
 
 
 class Wires:
-    def __init__(self, delay: float, jitter: float, rate: float, loss: float = 0.0) -> None:
-        self.delay, self.jitter, self.rate, self.loss = delay, jitter, rate, loss
+    def __init__(self) -> None:
         self._listeners: dict[socket.socket, tuple[Way, int]] = {}  # and the port behind it
         self._lanes: dict[socket.socket, Lane] = {}  # by source
-
-    def change(self, links: dict[str, float]) -> None:
-        self.delay, self.jitter = links["delay"], links["jitter"]
-        self.rate, self.loss = links["rate"], links["loss"]
 
     def listen(self, way: Way, port: int, target: int) -> None:
         listener = socket.create_server((HOST, port))
@@ -126,7 +121,7 @@ class Wires:
                     self._accept(each)
                 elif each in self._lanes:
                     lane = self._lanes[each]
-                    self._guarded(lane, lane.take, now, self)
+                    self._guarded(lane, lane.take, now, control.how(lane.way))
 
     def _open_doors(self, cut: set[Way]) -> list[socket.socket]:
         return [
@@ -173,10 +168,10 @@ class Wires:
 
 def main(path: str, plan: dict[str, Any]) -> None:
     """Until it is killed.  `plan`: delay, jitter, rate, loss, and links as [from, to, port, target]."""
-    wires = Wires(plan["delay"], plan["jitter"], plan["rate"], plan["loss"])
-    for one, other, port, target in plan["links"]:
+    wires = Wires()
+    for one, other, port, target in plan.pop("links"):
         wires.listen((one, other), port, target)
-    control = Control(path, wires.change)
+    control = Control(path, plan)
     print("ready", flush=True)
     wires.run(control)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from duckrow.cluster import wire
+from duckrow.cluster.control import Control
 from duckrow.cluster.guard import children_of
 from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.machine import BRIDGE, NODE
@@ -187,7 +188,8 @@ def test_pieces_that_are_due_together_keep_their_order() -> None:
     source, drain = socket.socketpair()
     with near, far, source, drain:
         lane = wire.Lane((1, 2), far, source)
-        slow, quick = wire.Wires(5.0, 0.0, 0.0), wire.Wires(0.0, 0.0, 0.0)
+        quick = {"delay": 0.0, "jitter": 0.0, "rate": 0.0, "loss": 0.0}
+        slow = {**quick, "delay": 5.0}
         near.send(b"a")
         lane.take(0.0, slow)
         near.send(b"b")
@@ -197,3 +199,32 @@ def test_pieces_that_are_due_together_keep_their_order() -> None:
         lane.give(5.0)
 
         assert (lane.bytes, drain.recv(9)) == (0, b"ab")
+
+
+def test_a_link_is_as_it_was_told_until_all_are_told_the_same(tmp_path: Path) -> None:
+    plan = Plan(nodes=3, topology="chain", durability="memory", wires=Wires())
+    with LocalCluster.launch(plan) as cluster:
+        cluster.link_is("m1", "m2", Wires(delay=0.03))
+        slow = [cluster.link_between(*pair).delay for pair in (("m2", "m1"), ("m2", "m3"))]
+        began = time.monotonic()
+        cluster.client("m1").produce("rides", b"there and back over that link")
+        took = time.monotonic() - began
+        cluster.links_are(Wires(delay=0.001))
+        same = [cluster.link_between(*pair).delay for pair in (("m2", "m1"), ("m2", "m3"))]
+        with pytest.raises(Refused, match="no link between m1 and m3"):
+            cluster.link_between("m1", "m3")
+
+    assert slow == [0.03, 0.0]
+    assert took >= 0.06
+    assert same == [0.001, 0.001]
+
+
+def test_links_that_are_told_nonsense_stay_as_they_were(tmp_path: Path) -> None:
+    control = Control(str(tmp_path / "c.sock"), {"delay": 0.5})
+    with control.socket:
+        said: list[object] = [{}, {"delay": "slow"}, {"delay": None}, []]
+        for nonsense in said:
+            with pytest.raises((KeyError, TypeError, ValueError)):
+                control.obey({"links": nonsense})
+
+        assert control.how((1, 2)) == {"delay": 0.5}
