@@ -24,8 +24,8 @@ from typing import Final
 import attrs
 
 import duckrow
-from checker.history import FAIL, INFO, OK, Content, History, Produce, Pull, Report
-from checker.line import check
+from duckrow.cluster.checker import check
+from duckrow.cluster.history import FAIL, INFO, OK, Content, History, Produce, Pull, Report
 from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.machine import BRIDGE, NODE
 from duckrow.cluster.plan import Plan, Wires

@@ -8,8 +8,7 @@ from typing import Any
 
 import trio
 
-from checker import Configured, Policy, Prune
-from checker.history import OK
+from duckrow.cluster.history import OK, Configured, Policy, Prune
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt, Exists, Full, NoQuorum, NotFound, Timeout
 

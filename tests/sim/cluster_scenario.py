@@ -14,8 +14,8 @@ import time
 
 import trio
 
-from checker import Produce, check
-from checker.history import OK
+from duckrow.cluster.checker import check
+from duckrow.cluster.history import OK, Produce
 from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.env import Env
 from duckrow.node.errors import DuckrowError

@@ -9,8 +9,7 @@ from math import inf
 
 import trio
 
-from checker import Pull
-from checker.history import FAIL, INFO, OK
+from duckrow.cluster.history import FAIL, INFO, OK, Pull
 from duckrow.node.asyncclient import Follow
 from duckrow.node.cursors import Cursor
 from duckrow.node.entries import Entries, Entry

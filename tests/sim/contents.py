@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checker import Content, History
+from duckrow.cluster.history import Content, History
 from duckrow.node.entries import entries_of
 from duckrow.node.errors import Damaged, DuckrowError
 from duckrow.node.keeper import Keeper

@@ -12,8 +12,7 @@ from math import inf
 
 import trio
 
-from checker import Produce
-from checker.history import FAIL, OK, Key
+from duckrow.cluster.history import FAIL, OK, Key, Produce
 from duckrow.node import columns
 from duckrow.node.clientcalls import Receipts
 from duckrow.node.env import Env

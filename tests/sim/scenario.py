@@ -14,8 +14,8 @@ import time
 import attrs
 import trio
 
-from checker import check
-from checker.history import Loss, Report
+from duckrow.cluster.checker import check
+from duckrow.cluster.history import Loss, Report
 from duckrow.node.alone import Options, open_node
 from duckrow.node.capture import CHUNK_BYTES
 from duckrow.node.env import Env

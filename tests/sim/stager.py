@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from checker import Produce
-from checker.history import FAIL, INFO, OK, Key
+from duckrow.cluster.history import FAIL, INFO, OK, Key, Produce
 from duckrow.node import columns, makers
 from duckrow.node.clientcore import ClientCore
 from duckrow.node.effects import Code, Result

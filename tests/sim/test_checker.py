@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checker import Configured, Content, History, Loss, Policy, Produce, Prune, Pull, check
+from duckrow.cluster.checker import check
+from duckrow.cluster.history import Configured, Content, History, Loss, Policy, Produce, Prune, Pull
 
 KEY = ("rides", 0)
 

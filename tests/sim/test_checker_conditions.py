@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checker import Content, History, Produce, Pull, check
+from duckrow.cluster.checker import check
+from duckrow.cluster.history import Content, History, Produce, Pull
 
 from .test_checker import KEY, ten_entries, values
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from checker import Configured, Policy, Prune, Pull, check
+from duckrow.cluster.checker import check
+from duckrow.cluster.history import Configured, Policy, Prune, Pull
 
 from .test_checker import KEY, ten_entries
 

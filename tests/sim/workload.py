@@ -9,8 +9,7 @@ from math import inf
 
 import trio
 
-from checker import History, Loss
-from checker.history import Key
+from duckrow.cluster.history import History, Key, Loss
 
 from .plan import Plan
 from .service import NODE

@@ -37,18 +37,39 @@ An outcome is `ok`, `fail` (certainly not done) or `info` (unknown: it may appea
 | stuck-produce | a produce was not answered, in calm times |
 """
 
-from .history import Configured, Content, History, Loss, Policy, Produce, Prune, Pull, Report
-from .line import check
+from __future__ import annotations
 
-__all__ = [
-    "Configured",
-    "Content",
-    "History",
-    "Loss",
-    "Policy",
-    "Produce",
-    "Prune",
-    "Pull",
-    "Report",
-    "check",
-]
+from . import checkconditions, checkliveness, checkpruning
+from .checkline import Line
+from .history import Content, History, Key, Report
+
+
+def check(history: History) -> Report:
+    """All anomalies of a history."""
+    report = Report()
+    lines: dict[Key, Line] = {}
+
+    def line(key: Key) -> Line:
+        found = lines.get(key)
+        if found is None:
+            found = lines[key] = Line(key, history, report)
+        return found
+
+    for produce in history.produces:
+        line(produce.key).produces.append(produce)
+    for pull in history.pulls:
+        line(pull.key).pulls.append(pull)
+    for node, contents in history.finals.items():
+        for key, content in contents.items():
+            line(key).finals[node] = content
+    for one in lines.values():
+        if one.key not in history.deleted:
+            for node in history.finals:
+                one.finals.setdefault(node, Content(1, ()))
+        one.build()
+        one.check()
+        allowed = checkpruning.Allowed(one, history)
+        checkpruning.check(one, history, allowed, report)
+        checkliveness.check(one, history, allowed, report)
+    checkconditions.check(lines, history, report)
+    return report

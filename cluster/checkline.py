@@ -13,7 +13,6 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-from . import conditions, liveness, pruning
 from .history import FAIL, OK, Content, History, Key, Produce, Pull, Report, Value
 
 SPARE = 1024  # cells beyond the last possible number, to name what is wrong there
@@ -328,37 +327,6 @@ class Line:
         if list(content.numbers) != list(range(content.first, content.last + 1)):
             text = f"{self.name}: {node} holds {list(content.numbers)[:20]} ..."
             self.report.add("prune-hole", text)
-
-
-def check(history: History) -> Report:
-    """All anomalies of a history."""
-    report = Report()
-    lines: dict[Key, Line] = {}
-
-    def line(key: Key) -> Line:
-        found = lines.get(key)
-        if found is None:
-            found = lines[key] = Line(key, history, report)
-        return found
-
-    for produce in history.produces:
-        line(produce.key).produces.append(produce)
-    for pull in history.pulls:
-        line(pull.key).pulls.append(pull)
-    for node, contents in history.finals.items():
-        for key, content in contents.items():
-            line(key).finals[node] = content
-    for one in lines.values():
-        if one.key not in history.deleted:
-            for node in history.finals:
-                one.finals.setdefault(node, Content(1, ()))
-        one.build()
-        one.check()
-        allowed = pruning.Allowed(one, history)
-        pruning.check(one, history, allowed, report)
-        liveness.check(one, history, allowed, report)
-    conditions.check(lines, history, report)
-    return report
 
 
 def _is_range(numbers: Sequence[int]) -> bool:

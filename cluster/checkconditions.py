@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .history import FAIL, OK, History, Key, Produce, Report
 
 if TYPE_CHECKING:
-    from .line import Line
+    from .checkline import Line
 
 
 def check(lines: dict[Key, Line], history: History, report: Report) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from .history import FAIL, OK, History, Produce, Pull, Report
 
 if TYPE_CHECKING:
-    from .line import Line
-    from .pruning import Allowed
+    from .checkline import Line
+    from .checkpruning import Allowed
 
 WAY = 0.1  # share of the bound: so long, at most, a pull is on its way before it waits
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from .history import FAIL, OK, Configured, History, Policy, Produce, Report
 
 if TYPE_CHECKING:
-    from .line import Line
+    from .checkline import Line
 
 
 def check(line: Line, history: History, allowed: Allowed, report: Report) -> None:
