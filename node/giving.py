@@ -28,7 +28,7 @@ from .places import segment_of
 from .snapshots import Identity, encode
 from .state import waiting_positions
 
-SEND_BYTES = 256 * KIB
+SEND_BYTES = 64 * KIB  # made in one go: some milliseconds
 
 
 class Given(NamedTuple):

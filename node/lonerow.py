@@ -43,6 +43,7 @@ from .takeover import take_over
 from .wakeup import Wakeup
 
 REPLAY_BYTES: Final = 256 * KIB  # of heads, handed out at once while the past is read
+LARGE: Final = 64  # commands of a bundle: to apply them takes a millisecond, to write them too
 COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
 
 
@@ -301,6 +302,8 @@ class LoneRow:
         self._s, self.stuck = s, False
         self._written.append(item)
         self.care.wrote(size)
+        if len(commands) >= LARGE and not self._waits_for_sync:
+            await trio.lowlevel.checkpoint()  # written in one turn, applied in the next
 
     def _gather(self) -> tuple[list[Command], int]:
         """Takes from what is open as much as a bundle holds: one command, or more within the limit."""

@@ -24,8 +24,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from .checksum import crc32c
@@ -46,6 +45,7 @@ COUNT_MASK: Final = (1 << COUNT_BITS) - 1
 BLOCK_ROWS: Final = 2_048
 BLOCK_BYTES: Final = BLOCK_ROWS * ROW_BYTES
 WARM_BLOCKS_MAX: Final = 512  # 32 MiB
+RUNS_AT_ONCE: Final = 512  # in one piece: about a millisecond
 PARTITION_BITS: Final = 10
 COLUMNS: Final = 5  # of the directory, and of the strays
 
@@ -53,7 +53,6 @@ _MAGIC: Final = b"duckrow#"
 _TRAILER: Final = struct.Struct("<8s16s6Q?7x")
 _CRC: Final = struct.Struct("<Q")  # of 32 bits; eight bytes, so that files are multiples of eight
 _FIELD: Final = struct.Struct("<Q")
-_KEY: Final = itemgetter(0)
 
 assert PARTITIONS_MAX <= 1 << PARTITION_BITS
 assert sys.byteorder == "little", "columns are mapped as they are, and they are little endian"
@@ -135,19 +134,24 @@ def column(rows: Buffer, offset: int) -> memoryview[int]:
 
 
 def encode(
-    cover: Cover, store: bytes, runs: Sequence[Run], strays: Sequence[Stray]
+    cover: Cover, store: bytes, runs: Iterable[Run], strays: Sequence[Stray]
 ) -> Iterator[bytes]:
-    """The pieces of a file, in order, none larger than a block."""
+    """The pieces of a file, in order, none larger than a block.
+
+    The runs come sorted by key, and each is looked at when its turn comes.  No piece is the work of
+    very many partitions, and one may be empty.
+    """
     sums, rows = array("I"), 0
-    block = bytearray()
-    columns = [array("Q") for _ in range(COLUMNS)]
-    for key, data, length, size in sorted(runs, key=_KEY):
+    block, given = bytearray(), 0  # how much of it was in pieces before
+    columns = keys, firsts, lasts, starts, sizes = [array("Q") for _ in range(COLUMNS)]
+    for count, (key, data, length, size) in enumerate(runs, 1):
         assert length > 0, "a partition without rows has no run"
         first, _, _, packed = ROW.unpack_from(data, (length - 1) * ROW_BYTES)
-        last = first + (packed & COUNT_MASK) - 1
-        entry = (key, read_field(data, 0, FIRST), last, rows, size)
-        for column, value in zip(columns, entry, strict=True):
-            column.append(value)
+        keys.append(key)
+        firsts.append(read_field(data, 0, FIRST))
+        lasts.append(first + (packed & COUNT_MASK) - 1)
+        starts.append(rows)
+        sizes.append(size)
         rows += length
         at, end = 0, length * ROW_BYTES
         while at < end:
@@ -156,11 +160,15 @@ def encode(
             at += taken
             if len(block) == BLOCK_BYTES:
                 sums.append(crc32c(block))
-                yield bytes(block)
+                yield bytes(block[given:])
                 block.clear()
+                given = 0
+        if not count % RUNS_AT_ONCE:
+            yield bytes(block[given:])
+            given = len(block)
     if block:
         sums.append(crc32c(block))
-        yield bytes(block)
+        yield bytes(block[given:])
     yield from _tail(cover, store, rows, columns, strays, sums)
 
 

@@ -149,8 +149,9 @@ class NumberFolder:
                 file.truncate(0)
                 offset = 0
                 for piece in pieces:
-                    file.write(offset, [piece])
-                    offset += len(piece)
+                    if piece:
+                        file.write(offset, [piece])
+                        offset += len(piece)
                     await trio.lowlevel.checkpoint()
                 await file.sync()
             finally:

@@ -7,12 +7,12 @@ along: the same bytes as a file, in chunks, unsealed if more is to come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from .errors import Corrupt
 from .numberchain import Tail
-from .numberfile import ROW_BYTES, Cover, NumberFile, Run, Stray, encode
+from .numberfile import Cover, NumberFile, Run, Stray, encode
 
 PART: Final = "rows"
 END: Final = "rows' end"
@@ -21,7 +21,7 @@ END: Final = "rows' end"
 class Growing:
     """The rows of a segment, by key of their partition."""
 
-    __slots__ = ("after", "segment", "strays", "tails", "upto")
+    __slots__ = ("after", "begun", "segment", "strays", "tails", "upto")
 
     def __init__(self, segment: int, after: int) -> None:
         self.segment = segment
@@ -29,6 +29,8 @@ class Growing:
         self.upto: int | None = None  # its last item, once it is sealed
         self.tails: dict[int, Tail] = {}
         self.strays: list[Stretch] = []
+        # Rows and bytes that tails had when the newest capture began, of those that have more by now.
+        self.begun: dict[int, tuple[int, int]] | None = None
 
     def cover(self, covered: int) -> Cover:
         upto = covered if self.upto is None else self.upto
@@ -36,15 +38,30 @@ class Growing:
 
     def encode(self, store: bytes, covered: int) -> Iterator[bytes]:
         """The file, in pieces: as it is now, however long the caller rests in between."""
-        # The bytearrays only grow, so their lengths are all that is to be remembered.
-        # Past Run's constructor: with thousands of partitions this is most of what holds others up.
-        runs: list[Run] = [
-            tuple.__new__(Run, (key, tail.rows, len(tail.rows) // ROW_BYTES, tail.size))
-            for key, tail in self.tails.items()
-        ]
+        # There may be thousands of partitions: nothing is done here for each of them.
+        self.begun = {}
+        runs = self._as_begun(self.tails.copy(), self.begun)
         # Strays of a topic that was deleted have no rows any more.
         strays = [each.value() for each in self.strays if each.key in self.tails]
         return encode(self.cover(covered), store, runs, strays)
+
+    def note(self, key: int, tail: Tail) -> None:
+        """Before a row is added to it, while there is a capture: that shows it without."""
+        assert self.begun is not None
+        if key not in self.begun:
+            self.begun[key] = tail.stop, tail.size
+
+    def _as_begun(
+        self, tails: Mapping[int, Tail], begun: dict[int, tuple[int, int]]
+    ) -> Iterator[Run]:
+        try:
+            for key in sorted(tails):
+                tail = tails[key]
+                length, size = begun.get(key) or (tail.stop, tail.size)
+                yield Run(key, tail.rows, length, size)
+        finally:
+            if self.begun is begun:  # not that of a later capture
+                self.begun = None
 
     def recall(self, file: NumberFile) -> None:
         """The rows of a file that was captured, back into memory."""

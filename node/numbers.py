@@ -132,6 +132,9 @@ class Numbers:
         if tail is None:
             tail = self._tails[key] = Tail(first)
             self._widen(key)
+        growing = self._growing[-1]
+        if growing.begun is not None:
+            growing.note(key, tail)
         assert first == tail.next, f"{first} follows {tail.next - 1} in {topic_id}/{partition}"
         tail.next = first + count
         tail.rows += _pack(first, place, time, self._position << COUNT_BITS | count)
@@ -141,7 +144,7 @@ class Numbers:
         else:
             assert segment < self._segment, f"segment {segment} has no item yet"
             stray = Stray(key, first, first + count - 1, segment, size)
-            self._life.stray(stray, self._growing[-1])
+            self._life.stray(stray, growing)
 
     def prune(self, topic_id: int, partition: int, first: int) -> None:
         """Entries below `first` are gone, but for those that are held."""

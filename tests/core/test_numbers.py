@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from duckrow.node.effects import Appended, Deleted, Pruned
 from duckrow.node.errors import Corrupt
-from duckrow.node.numberfile import BLOCK_ROWS, NumberFile, Row, Warm, key_of
+from duckrow.node.numberfile import (
+    BLOCK_ROWS,
+    ROW_BYTES,
+    RUNS_AT_ONCE,
+    NumberFile,
+    Row,
+    Warm,
+    key_of,
+)
 from duckrow.node.numbergrowing import restored
 from duckrow.node.numberlife import BATCH_BYTES
 from duckrow.node.numbers import Numbers, older
@@ -549,9 +557,47 @@ def test_a_capture_does_not_see_what_comes_after_it() -> None:
     assert [file.cover.sealed for file in files] == [True, False]
     (run,) = [files[1].decode(*files[1].span(i)) for i in range(len(files[1].keys))]
     assert run == seen[7, 1][-11:]
+    assert list(files[1].sizes) == [10 * 100]
     assert [(stray.first, stray.last) for stray in files[1].strays] == [
         (run[-1].first, run[-1].last)
     ]
+
+
+def test_of_two_captures_each_shows_its_own_moment_and_the_older_may_be_given_up() -> None:
+    truth, numbers = Truth(), Numbers(STORE)
+    note(numbers, truth.appended(7, 0, 2))
+    given_up = numbers.capture()
+    next(given_up)
+    note(numbers, truth.appended(7, 0, 2))
+    chunks = numbers.capture()
+    first = next(chunks)
+    note(numbers, truth.appended(7, 0, 2))
+    del given_up  # it had begun
+    note(numbers, truth.appended(8, 0, 2))
+    note(numbers, truth.appended(7, 0, 2))
+
+    (file,) = restored([first, *chunks])
+
+    assert (file.rows, list(file.sizes)) == (2, [200])
+    (file,) = restored(numbers.capture())
+    assert (file.rows, list(file.sizes)) == (5, [400, 100])
+
+
+def test_no_piece_of_a_file_is_the_work_of_all_partitions() -> None:
+    """Whoever writes it gives others a turn after each: a node may have a hundred thousand topics."""
+    truth, numbers = Truth(), Numbers(STORE)
+    for topic in range(3 * RUNS_AT_ONCE, 0, -1):
+        note(numbers, truth.appended(topic, 0, 2))
+    truth.segment = 1
+    note(numbers, truth.item())
+
+    *pieces, _directory = numbers.pieces()
+
+    rows = [len(piece) // ROW_BYTES for piece in pieces]
+    assert (max(rows), sum(rows)) == (RUNS_AT_ONCE, 3 * RUNS_AT_ONCE)
+    file = file_of(numbers)
+    assert list(file.keys) == [key_of(topic, 0) for topic in range(1, 3 * RUNS_AT_ONCE + 1)]
+    assert file.is_whole()
 
 
 def test_a_segment_that_is_half_installed_is_left_to_its_file() -> None:

@@ -14,6 +14,7 @@ from duckrow.node.errors import Refused
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import EFFECTS_AT_ONCE, Keeper
 from duckrow.node.limits import BUNDLE_COMMANDS_MAX, SEGMENT_BYTES
+from duckrow.node.lonerow import LARGE
 from duckrow.node.producer import Producer
 from duckrow.node.storeoptions import LEVELS, WRITE, StoreOptions
 
@@ -63,6 +64,26 @@ def test_many_commands_at_once_are_applied_in_turns_with_others(level: str) -> N
         assert node.state.partition(node.state.topics.rows["t"].id, 0).last == count
 
     run(Machine(), work, options)
+
+
+def test_a_large_bundle_is_written_in_one_turn_and_applied_in_the_next() -> None:
+    async def work(node: Keeper) -> None:
+        between = False
+
+        async def watch() -> None:
+            nonlocal between
+            while True:
+                await trio.lowlevel.checkpoint()
+                between |= node.row.store.position > node.state.position
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            *before, last = produces(LARGE)
+            await node.calls.wait(node.submit(last, *before))
+            nursery.cancel_scope.cancel()
+        assert between
+
+    run(Machine(), work, at_level(WRITE))
 
 
 @pytest.mark.parametrize("count", [0, BUNDLE_COMMANDS_MAX + 1])
