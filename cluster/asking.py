@@ -17,7 +17,9 @@ ANSWER_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.02  # between two looks whether something is so
 
 
-def ask(folder: Path, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def ask(
+    folder: Path, name: str, asked: Mapping[str, Any], seconds: float = ANSWER_SECONDS
+) -> dict[str, Any]:
     """
     Raises:
         NotFound: nobody is there.
@@ -29,7 +31,7 @@ def ask(folder: Path, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         raise NotFound(f"there is no folder {folder}: the cluster is down") from None
     try:
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(ANSWER_SECONDS)
+            sock.settimeout(seconds)
             # Through the descriptor, since the path of a socket has to be short.
             sock.connect(f"/proc/self/fd/{fd}/{name}")
             sock.sendall(json.dumps(asked).encode() + b"\n")
@@ -38,13 +40,24 @@ def ask(folder: Path, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
                 return answer
     except TimeoutError as error:
         raise Timeout(f"no answer from {folder / name}") from error
-    except (FileNotFoundError, ConnectionError) as error:
+    except (FileNotFoundError, NotADirectoryError, ConnectionError) as error:
         raise NotFound(f"nobody answers at {folder / name}: the cluster is down") from error
     finally:
         os.close(fd)
 
 
-def until(is_so: Callable[[], bool], seconds: float, otherwise: str) -> None:
+def answers(folder: Path, name: str) -> bool:
+    """Whether somebody listens there."""
+    try:
+        ask(folder, name, {})
+    except NotFound:
+        return False
+    except Timeout:
+        pass  # it has much to do
+    return True
+
+
+def until(is_so: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:
     """
     Raises:
         Timeout: with what is said otherwise.
@@ -52,5 +65,5 @@ def until(is_so: Callable[[], bool], seconds: float, otherwise: str) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > end:
-            raise Timeout(f"{otherwise}, for {seconds:g} s now")
+            raise Timeout(f"{otherwise()}, for {seconds:g} s now")
         Event().wait(LOOK_SECONDS)

@@ -10,19 +10,21 @@ file as it has it.  Every process descends from a guard (guard.py), which ends w
 
 from __future__ import annotations
 
-import json
+import os
 import random
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
 
 import attrs
 
-from duckrow.node.addresses import read_url
+from duckrow.node.addresses import bridge_socket, read_url
 from duckrow.node.blocking import TIMEOUT, Client
 from duckrow.node.errors import (
     Conflict,
@@ -34,31 +36,45 @@ from duckrow.node.errors import (
     Timeout,
 )
 
-from . import namespaces
-from .asking import ask, until
+from .asking import until
+from .home import (
+    CLUSTER_FILE,
+    PLAN,
+    Told,
+    check_free,
+    check_room,
+    clear,
+    is_guarded,
+    owned,
+)
+from .links import Links
 from .machine import BRIDGE, NODE, Machine
 from .plan import Places, Plan, Wires, cluster_text, name_of
 from .ports import free_block, free_ports
-from .processes import Processes, is_there, python
+from .processes import Processes, is_there
+from .states import row_of
 
 START_SECONDS: Final = 60.0
 END_SECONDS: Final = 30.0
 LOOK_SECONDS_MAX: Final = 5.0  # for one look at a node
 
-WIRE_SOCKET, WIRE_LOG = "wires.sock", "wires.log"
-PLAN, CLUSTER_FILE = "plan.json", "cluster.toml"
-
 
 class LocalCluster:
     """Machines are named m1, m2, ..., or told by their place: 0 is m1."""
 
-    def __init__(self, folder: Path, plan: Plan, places: Places, block: str = "") -> None:
-        self.folder, self.plan = folder, plan
-        self._places, self._block = places, block  # of addresses, if it has namespaces
+    def __init__(self, folder: Path, told: Told) -> None:
+        self.folder, self.told, self.plan = folder, told, told.plan
+        self._places = places = (
+            Places.in_namespaces(told.plan, told.block)
+            if told.block
+            else Places.on_loopback(told.plan, told.ports)
+        )
         self.machines = tuple(
             Machine(id_, name_of(id_), f"duck://{place}", folder / name_of(id_))
             for id_, place in places.nodes.items()
         )
+        self.guard: subprocess.Popen[bytes] | None = None  # if this process has started it
+        self.links = Links(folder, told.plan, places, told.block)
         self._processes = Processes(folder)
         self._clients: dict[int, Client] = {}
         self._begun: dict[int, int] = {}  # process, by machine: of the nodes that were started here
@@ -74,40 +90,46 @@ class LocalCluster:
         *,
         leash: bool = True,
         ports: Sequence[int] = (),
+        keep: bool | None = None,
     ) -> Self:
         """All machines run, and order; without a folder it lives in a temporary one.
 
         `leash`: it ends when this process does, however that ends.  `ports`: instead of free ones.
+        `keep`: what is in its folder stays when it ends, and the next one there goes on with the disks;
+        else nothing is left of it.  If nothing is said of it, it stays in a folder that was given; what was
+        kept once stays.
 
         Raises:
-            Conflict: there is a cluster in that folder.
+            Conflict: there is a cluster in that folder, or something else.
             Refused: a machine could not start; says why.
             Timeout.
         """
-        plan, owned = plan or Plan(), ExitStack()
-        with owned:
-            if folder is None:
-                made = tempfile.TemporaryDirectory(prefix="duckrow-cluster-")
-                folder = Path(owned.enter_context(made))
-            folder = folder.absolute()
-            if (folder / PLAN).exists():
-                raise Conflict(f"there is a cluster in {folder} already: `down`, or another folder")
-            if plan.namespaces:
-                block = free_block()
-                found = cls(folder, plan, Places.in_namespaces(plan, block), block)
-            else:
-                taken = ports or free_ports(plan.ports_wanted)
-                found = cls(folder, plan, Places.on_loopback(plan, taken))
-            found._write()
-            owned.callback(found._forget)
-            found._processes.guard(leash=leash, owned=owned)
-            owned.callback(found._end_processes)
-            found._start_wires()
-            for machine in found.machines:
-                found._spawn(machine)
-            for machine in found.machines:
-                found.wait(machine.name)
+        plan = plan or Plan()
+        keep = folder is not None if keep is None else keep
+        folder = Path(folder or _temporary()).absolute()
+        with ExitStack() as owned:
+            processes = Processes(folder)
+            guard = processes.guard(owned)
+            keep |= check_free(folder, plan)
+            block = free_block() if plan.namespaces else ""
+            taken = () if block else tuple(ports or free_ports(plan.ports_wanted))
+            found = cls(folder, Told(plan=plan, ports=taken, block=block, keep=keep))
+            check_room(folder, plan)
+            if not keep:
+                processes.own(found.owned)
+            with ExitStack() as undo:
+                undo.callback(found._end_processes, keep=keep)
+                found._write()
+                found.links.start(processes)
+                found._start_machines()
+                for machine in found.machines:
+                    found.wait(machine.name)
+                undo.pop_all()
             found._owned = owned.pop_all()
+            if not leash:
+                processes.stay(guard)
+                found._owned.pop_all()
+            found.guard = guard
         return found
 
     @classmethod
@@ -118,16 +140,15 @@ class LocalCluster:
             NotFound: there is none.
         """
         folder = folder.absolute()
-        try:
-            told = json.loads((folder / PLAN).read_text("utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"there is no cluster in {folder}") from None
-        plan, block = Plan.told(told["plan"]), told["block"]
-        if block:
-            return cls(folder, plan, Places.in_namespaces(plan, block), block)
-        return cls(folder, plan, Places.on_loopback(plan, told["ports"]))
+        told = Told.read(folder)
+        if told.keep and not is_guarded(folder):
+            raise NotFound(
+                f"no cluster runs in {folder}: its disks were kept, and `duckrow cluster up --dir "
+                f"{folder}` goes on with them"
+            )
+        return cls(folder, told)
 
-    def down(self) -> None:
+    def down(self, *, keep: bool | None = None) -> None:
         """Ends all of it, in order as far as it runs; nothing of the processes is left.
 
         Raises:
@@ -144,17 +165,14 @@ class LocalCluster:
                 machine.stop(seconds=END_SECONDS)
             except Timeout as error:
                 late.append(str(error))
-        self._end_processes()
-        (self.folder / PLAN).unlink(missing_ok=True)
-        self._owned.close()
+        self.abandon(keep=keep)
         if late:
             raise Timeout(f"{'; '.join(late)}: killed")
 
-    def abandon(self) -> None:
+    def abandon(self, *, keep: bool | None = None) -> None:
         """Ends all of it at once, for whoever does not look at what is left."""
         self._close_clients()
-        self._end_processes()
-        (self.folder / PLAN).unlink(missing_ok=True)
+        self._end_processes(keep=self.told.keep if keep is None else keep)
         self._owned.close()
 
     def __enter__(self) -> Self:
@@ -162,6 +180,11 @@ class LocalCluster:
 
     def __exit__(self, *_: object) -> None:
         self.abandon()
+
+    def report(self) -> list[dict[str, Any]]:
+        """How all machines are, as `duckrow cluster status` tells it."""
+        with ThreadPoolExecutor(len(self.machines)) as threads:
+            return [*threads.map(self._report, self.machines)]
 
     # -- its machines -----------------------------------------------------------------------
 
@@ -200,9 +223,10 @@ class LocalCluster:
             Refused: it ended; says what it said.
             Timeout.
         """
-        machine = self.machine(which)
+        machine, done, said = self.machine(which), "order" if active else "serve", ""
 
         def is_so() -> bool:
+            nonlocal said
             try:
                 with self.connect(which, timeout=LOOK_SECONDS_MAX) as client:
                     client.barrier() if active else client.status()
@@ -210,9 +234,10 @@ class LocalCluster:
             except (Disconnected, Timeout, NoQuorum, OSError) as error:
                 if not self._runs(machine):
                     raise Refused(f"{machine.name} has ended:\n{machine.last_words()}") from error
+                said = f": {error}"
                 return False
 
-        until(is_so, seconds, f"{machine.name} does not {'order' if active else 'serve'}")
+        until(is_so, seconds, lambda: f"{machine.name} does not {done}{said}")
 
     def kill(self, which: int | str, *processes: str) -> None:
         """SIGKILL to its node and its bridge, or one of them."""
@@ -240,15 +265,18 @@ class LocalCluster:
         """
         machine = self.machine(which)
         if machine.pid(NODE):
-            raise Conflict(f"{machine.name} runs")
-        self._spawn(machine)
+            raise Conflict(f"{machine.name} runs already, its node is process {machine.pid(NODE)}")
+        self._start_both(machine)
 
     def pause(self, which: int | str, *processes: str) -> None:
         """SIGSTOP; they do nothing more when this returns."""
         machine = self.machine(which)
         machine.signal(signal.SIGSTOP, *processes)
-        stopped = f"{machine.name} does not stand still"
-        until(lambda: machine.stands_still(*processes), END_SECONDS, stopped)
+        until(
+            lambda: machine.stands_still(*processes),
+            END_SECONDS,
+            lambda: f"{machine.name} does not stand still",
+        )
 
     def resume(self, which: int | str) -> None:
         self.machine(which).signal(signal.SIGCONT)
@@ -263,12 +291,12 @@ class LocalCluster:
         Raises:
             Refused: there is no such link, or it has no wire.
         """
-        self._tell_wires(cut=self._pair(one, other), one_way=one_way)
+        self.links.cut(self._pair(one, other), one_way=one_way)
 
     def heal(self, one: int | str | None = None, other: int | str | None = None) -> None:
         """That link, or all of them."""
         whole = one is None or other is None
-        self._tell_wires(heal=() if whole else self._pair(one, other))
+        self.links.heal(None if whole else self._pair(one, other))
 
     def links_are(self, wires: Wires) -> None:
         """All of them, from now on.
@@ -276,8 +304,7 @@ class LocalCluster:
         Raises:
             Refused: there are no wires, or that cannot be without namespaces.
         """
-        attrs.evolve(self.plan, wires=wires)
-        self._tell_wires(links=attrs.asdict(wires))
+        self.links.are(wires)
 
     def link_is(self, one: int | str, other: int | str, wires: Wires) -> None:
         """That one, both ways, from now on.
@@ -285,8 +312,7 @@ class LocalCluster:
         Raises:
             Refused: as `links_are`, or there is no such link.
         """
-        attrs.evolve(self.plan, wires=wires)
-        self._tell_wires(links=attrs.asdict(wires), between=self._pair(one, other))
+        self.links.is_(self._pair(one, other), wires)
 
     def link_between(self, one: int | str, other: int | str) -> Wires:
         """How that one is now.
@@ -294,15 +320,30 @@ class LocalCluster:
         Raises:
             Refused: there is no such link.
         """
-        pair = self._pair(one, other)
-        return Wires(**self._ask_wires(how=pair)["how"]) if self.plan.has_wires else Wires()
+        return self.links.how(self._pair(one, other))
 
     def inside(self, machine: Machine) -> list[str]:
         """The words before those of a program that is to run where that machine is."""
-        if not self.plan.namespaces:
-            return []
-        there = f"/proc/{self._tell_wires()}/fd/{namespaces.NAMESPACE_FD + machine.id}"
-        return [shutil.which("nsenter") or "", f"--net={there}"]
+        there = self.links.network_of(machine.id)
+        return [shutil.which("nsenter") or "", f"--net={there}"] if there else []
+
+    def _report(self, machine: Machine) -> dict[str, Any]:
+        pids, is_paused = machine.pids(), machine.is_paused
+        status = None
+        if NODE in pids and not is_paused:
+            try:
+                with self.connect(machine.name, timeout=LOOK_SECONDS_MAX) as client:
+                    status = client.status()
+            except (DuckrowError, OSError):
+                pass  # that it does not answer is what is told
+        return row_of(
+            machine.name,
+            machine.url,
+            pid=pids.get(NODE, 0),
+            bridge_pid=pids.get(BRIDGE, 0),
+            is_paused=is_paused,
+            status=status,
+        )
 
     def _pair(self, one: int | str | None, other: int | str | None) -> tuple[int, int]:
         assert one is not None
@@ -314,72 +355,72 @@ class LocalCluster:
 
     # -- processes --------------------------------------------------------------------------
 
+    @property
+    def owned(self) -> list[str]:
+        """All that is put into the folder, and sockets that are too long for it."""
+        sockets = [bridge_socket(str(each.data), os.environ, os.getuid()) for each in self.machines]
+        outside = [each.path for each in sockets if not each.path.startswith(str(self.folder))]
+        return [*outside, *owned(self.plan)]
+
     def _write(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        places, block = self._places, self._block
-        listening = [*places.nodes.values(), *places.bridges.values()]
-        ports = [int(place.rpartition(":")[2]) for place in listening]
-        ports += places.wires.values()
-        told = {"plan": attrs.asdict(self.plan), "ports": ports, "block": block}
-        (self.folder / PLAN).write_text(json.dumps(told), "utf-8")
-        secret = random.SystemRandom().randbytes(16).hex() if block else ""
+        self.told.write(self.folder)
+        secret = random.SystemRandom().randbytes(16).hex() if self.told.block else ""
         own_files = {machine.id: machine.cluster_file for machine in self.machines}
         for id_, path in {0: self.folder / CLUSTER_FILE, **own_files}.items():
             path.parent.mkdir(exist_ok=True)
-            path.write_text(cluster_text(self.plan, places, id_, secret), "utf-8")
+            path.write_text(cluster_text(self.plan, self._places, id_, secret), "utf-8")
             path.chmod(0o600)
 
-    def _forget(self) -> None:
-        (self.folder / PLAN).unlink(missing_ok=True)
+    def _start_machines(self) -> None:
+        """All at once."""
+        for machine in self.machines:
+            self._start(BRIDGE, machine)
+        for machine in self.machines:
+            self._start_at_bridge(machine)
 
-    def _spawn(self, machine: Machine) -> None:
-        words = ["node", "--cluster", str(machine.cluster_file), "--name", machine.name]
-        words += ["--data", str(machine.data), "--listen", machine.url.replace("duck", "tcp", 1)]
+    def _start_both(self, machine: Machine) -> None:
+        if not machine.pid(BRIDGE):
+            self._start(BRIDGE, machine)
+        self._start_at_bridge(machine)
+
+    def _start_at_bridge(self, machine: Machine) -> None:
+        """A node that finds its bridge running does not start one, so that both are forked from the guard."""
+        until(
+            lambda: machine.pid(BRIDGE) > 0 or not self._runs(machine),
+            START_SECONDS,
+            lambda: f"the bridge of {machine.name} does not start",
+        )
+        if not machine.pid(BRIDGE):
+            raise Refused(f"{machine.name} has ended:\n{machine.last_words()}")
+        self._start(NODE, machine)
+
+    def _start(self, process: str, machine: Machine) -> None:
+        words = ["--cluster", str(machine.cluster_file), "--name", machine.name]
+        words += ["--data", str(machine.data)]
         if self.plan.namespaces:
             words += ["--set", "node.insecure=true"]  # only this host reaches it
-        program = [*self.inside(machine), *python("duckrow.tools.cli", *words)]
-        self._begun[machine.id] = self._processes.run(program, machine.log)
-
-    def _start_wires(self) -> None:
-        """What carries the links, if that is not this host's loopback alone."""
-        if not self.plan.has_wires:
-            return
-        wires = attrs.asdict(self.plan.wires or Wires())
-        if self.plan.namespaces:
-            module, where = "namespaces", {"machines": self.plan.ids, "block": self._block}
+        net = self.links.network_of(machine.id)
+        if process == NODE:
+            words = ["node", *words, "--listen", machine.url.replace("duck", "tcp", 1)]
         else:
-            links = [
-                [one, other, port, int(self._places.bridges[other].rpartition(":")[2])]
-                for (one, other), port in self._places.wires.items()
-            ]
-            module, where = "wire", {"links": links}
-        path, log = self.folder / WIRE_SOCKET, self.folder / WIRE_LOG
-        path.unlink(missing_ok=True)
-        told = json.dumps({**wires, **where})
-        # By its name in the folder of the guard, since the path of a socket has to be short.
-        pid = self._processes.run(python(f"duckrow.cluster.{module}", WIRE_SOCKET, told), log)
-        until(lambda: path.exists() or not is_there(pid), START_SECONDS, "the links do not start")
-        if not path.exists():
-            raise Refused(f"the links cannot be had: {log.read_text('utf-8', 'replace').strip()}")
+            words = ["bridge", "run", "--supervised", *words]
+        self._begun[machine.id] = self._processes.run(words, machine.log, net)
 
-    def _end_processes(self) -> None:
-        self._processes.end()
-        if self.plan.namespaces:
-            namespaces.forget(self.plan.ids, self._block)
+    def _end_processes(self, *, keep: bool) -> None:
+        """By the guard; where that was killed, what it has left, bridges without a node first of all."""
+        if keep and not self.told.keep:
+            attrs.evolve(self.told, keep=True).write(self.folder)
+        if not self._processes.end(keep=keep) and (self.folder / PLAN).exists():
+            for machine in self.machines:
+                machine.kill(seconds=END_SECONDS)
+            if not keep:
+                clear(self.folder, self.owned)
+        self.links.forget()
 
     def _runs(self, machine: Machine) -> bool:
         """Its node runs, or is about to: it takes its lock after a moment."""
         begun = self._begun.get(machine.id)
         return bool(machine.pids()) or (begun is not None and is_there(begun))
-
-    def _tell_wires(self, **asked: Any) -> int:
-        """The process that carries the links, which may be told something."""
-        return int(self._ask_wires(**(asked or {"where": True}))["pid"])
-
-    def _ask_wires(self, **asked: Any) -> dict[str, Any]:
-        if not self.plan.has_wires:
-            raise Refused("this cluster has no wires: only links over wires can be cut or slow")
-        return ask(self.folder, WIRE_SOCKET, asked)
 
     def _close_clients(self) -> None:
         clients, self._clients = self._clients, {}
@@ -388,3 +429,10 @@ class LocalCluster:
                 client.close(timeout=0)
             except DuckrowError:
                 pass  # its node may be dead
+
+
+def _temporary() -> Path:
+    """One that is not there yet: the guard makes it."""
+    return Path(
+        tempfile.gettempdir(), f"duckrow-cluster-{random.SystemRandom().randbytes(8).hex()}"
+    )

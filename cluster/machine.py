@@ -106,13 +106,13 @@ class Machine:
             raise Conflict(f"{self.name} runs: stop or kill it before its disk is taken away")
         shutil.rmtree(self.data, ignore_errors=True)
 
-    def last_words(self) -> str:
+    def last_words(self, count: int = LOG_LINES) -> str:
         """The end of its log."""
         try:
             lines = self.log.read_text("utf-8", "replace").splitlines()
         except OSError:
             return "it has written no log"
-        return "\n".join(lines[-LOG_LINES:])
+        return "\n".join(lines[-count:])
 
 
 class _watched:  # noqa: N801 - used as a verb

@@ -13,6 +13,7 @@ all others have that of the bridge; otherwise the files are the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -142,6 +143,22 @@ def address_of(block: str, id_: int, *, host: bool = False) -> str:
 
 def name_of(id_: int) -> str:
     return f"m{id_}"
+
+
+def pairs_of(text: str) -> tuple[Pair, ...]:
+    """Links as people list them: m1-m2,m2-m3.
+
+    Raises:
+        Refused: they cannot be read.
+    """
+    found: list[Pair] = []
+    for each in text.split(","):
+        match = re.fullmatch(r"m(\d{1,3})-m(\d{1,3})", each.strip())
+        if match is None or match[1] == match[2]:
+            raise Refused(f"{each.strip()!r} is no link between two machines: write m1-m2,m2-m3")
+        one, other = int(match[1]), int(match[2])
+        found.append((min(one, other), max(one, other)))
+    return tuple(found)
 
 
 def cluster_text(plan: Plan, places: Places, own: int, secret: str = "") -> str:

@@ -8,64 +8,97 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from duckrow.node.errors import NotFound, Refused
+from duckrow.node.errors import Conflict, NotFound, Refused
 
 from .asking import ask
+from .guard import SOCKET as GUARD_SOCKET
 
-GUARD_SOCKET: Final = "guard.sock"
+END_SECONDS: Final = 60.0  # of the guard, which may have to remove much
 
 
 class Processes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def guard(self, *, leash: bool, owned: ExitStack) -> None:
-        """
-        `leash`: all of them end when this process does, or when `owned` is closed.
+    def guard(self, owned: ExitStack) -> subprocess.Popen[bytes]:
+        """All that it starts ends when this process does, or when `owned` is closed, unless it stays.
 
         Raises:
-            Refused.
+            Conflict: the folder has one already.
+            Refused: the folder cannot be had.
         """
-        words = [sys.executable, "-m", "duckrow.cluster.guard", GUARD_SOCKET]
-        (self.folder / GUARD_SOCKET).unlink(missing_ok=True)
         process = subprocess.Popen(
-            [*words, *(["--leash"] if leash else [])],
-            cwd=self.folder,
+            [sys.executable, "-m", "duckrow.cluster.guard", str(self.folder)],
             env=environment(),
-            stdin=subprocess.PIPE if leash else subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        if leash:
-            owned.enter_context(process)  # closes its pipe, which ends it, and waits for that
+        owned.enter_context(process)  # closes its pipe, which ends it, and waits for that
         assert process.stdout is not None
-        if not process.stdout.readline():
-            raise Refused(f"the guard of the cluster in {self.folder} did not start")
-        if not leash:
-            process.stdout.close()
-            process.returncode = 0  # nobody waits for it: it is to stay
+        match process.stdout.readline().decode().strip().partition(" "):
+            case "ready", *_:
+                return process
+            case "taken", *_:
+                raise Conflict(
+                    f"a cluster runs in {self.folder}: end it with `duckrow cluster down --dir "
+                    f"{self.folder}`, or choose another folder with --dir"
+                )
+            case _, _, why:
+                raise Refused(f"no cluster can be in {self.folder}: {why or 'the guard has ended'}")
 
-    def run(self, words: Sequence[str], log: Path) -> int:
-        """A program of Python, or one with its whole path; its process.
+    def own(self, names: Sequence[str]) -> None:
+        """These are removed from the folder at the end."""
+        self._ask(own=[*names])
+
+    def stay(self, guard: subprocess.Popen[bytes]) -> None:
+        """They go on when this process ends."""
+        self._ask(stay=True)
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        guard.stdin.close()
+        guard.stdout.close()
+        guard.returncode = 0  # nobody waits for it
+
+    def start(self, words: Sequence[str], log: Path) -> int:
+        """A program with its whole path; its process.
 
         Raises:
             NotFound: the guard is gone.
             Refused: it cannot be started.
         """
-        answer = ask(self.folder, GUARD_SOCKET, {"start": [*words], "log": str(log)})
-        if "error" in answer:
-            raise Refused(f"{' '.join(words)}: {answer['error']}")
-        return int(answer["pid"])
+        return int(self._ask(start=[*words], log=str(log))["pid"])
 
-    def end(self) -> None:
-        """Nothing of them is left."""
+    def run(self, words: Sequence[str], log: Path, net: str = "") -> int:
+        """`duckrow` with these words, in a network namespace, if there is one; its process.
+
+        Raises:
+            NotFound, Refused: as `start`.
+        """
+        return int(self._ask(run=[*words], log=str(log), net=net)["pid"])
+
+    def end(self, *, keep: bool) -> bool:
+        """Nothing of them is left, and of the files none that is to be removed; False: they had ended."""
         try:
-            ask(self.folder, GUARD_SOCKET, {"end": True})
+            ask(self.folder, GUARD_SOCKET, {"end": True, "keep": keep}, END_SECONDS)
         except NotFound:
-            pass  # it has ended
+            return False
+        return True
+
+    def _ask(self, **asked: Any) -> dict[str, Any]:
+        try:
+            answer = ask(self.folder, GUARD_SOCKET, asked)
+        except NotFound as error:
+            raise NotFound(
+                f"the guard of the cluster in {self.folder} does not run: `duckrow cluster down --dir "
+                f"{self.folder}` clears what is left"
+            ) from error
+        if "error" in answer:
+            raise Refused(f"the guard of {self.folder}: {answer['error']}")
+        return answer
 
 
 def python(module: str, *words: str) -> list[str]:

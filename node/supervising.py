@@ -37,6 +37,7 @@ class Supervisor:
         self.starts = 0
         self.is_proven = False  # it has served its node: what ends it now may pass
         self._command, self._lock = [*command], folder / BRIDGE_LOCK
+        self._told_to_end = 0  # the process; told twice, a bridge ends at once
         self._stop = trio.Event()
         self._ended = trio.Event()
 
@@ -55,7 +56,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Ends the bridge in order, which tells the other machines."""
         self._stop.set()
-        self._signal(signal.SIGTERM)
+        self._end_in_order()
         with trio.move_on_after(STOP_SECONDS):
             await self._ended.wait()
         if not self._ended.is_set():
@@ -87,7 +88,7 @@ class Supervisor:
         log.info("bridge_started pid=%d", process.pid)
         try:
             if self._stop.is_set():
-                self._signal(signal.SIGTERM)
+                self._end_in_order()
             code = await process.wait()
         finally:
             self.pid = 0
@@ -103,13 +104,18 @@ class Supervisor:
             log.info("bridge_adopted pid=%d", pid)
         try:
             while holder(self._lock) == pid:
-                if self._stop.is_set() and pid:
-                    self._signal(signal.SIGTERM)
+                if self._stop.is_set():
+                    self._end_in_order()
                 await trio.sleep(LOOK_SECONDS)
         finally:
             self.pid = 0
         if pid and not self._stop.is_set():
             log.warning("bridge_lost pid=%d", pid)
+
+    def _end_in_order(self) -> None:
+        if self.pid != self._told_to_end:
+            self._told_to_end = self.pid
+            self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid:

@@ -49,6 +49,7 @@ INDEX: Final = {
         "config": "Write, show and check the configuration of a node",
         "status": "Show how a node is",
         "client": "Show who talks to a node",
+        "cluster": "Start clusters on this machine, and hurt them",
         "member": "Show and change who votes in a cluster",
         "link": "Show the links of a machine with others",
         "verify": "Compare the rows of all nodes that can be reached",

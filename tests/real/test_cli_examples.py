@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import duckrow as library
+from duckrow.cluster.local import LocalCluster
+from duckrow.cluster.plan import Plan
 from duckrow.tools import backups
 from duckrow.tools.cli import WORDS, commands
 
@@ -55,6 +57,14 @@ def url() -> Iterator[str]:
         yield node.url
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """In the folder where its commands look for it."""
+    folder = tmp_path_factory.mktemp("cluster") / ".duckrow"
+    with LocalCluster.launch(Plan(durability="memory"), folder, keep=False) as found:
+        yield found
+
+
 def environ(program: Path, home: Path, url: str = "") -> dict[str, str]:
     """Of somebody who has nothing but the program."""
     return {
@@ -67,11 +77,19 @@ def environ(program: Path, home: Path, url: str = "") -> dict[str, str]:
 
 @pytest.mark.parametrize(("words", "example"), EXAMPLES)
 def test_an_example_of_a_help_runs(
-    words: str, example: str, program: Path, url: str, tmp_path: Path
+    words: str,
+    example: str,
+    program: Path,
+    url: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     if words in ("node", "bridge run"):
         (tmp_path / "cluster.toml").write_text(CLUSTER.format(port=free_port()))
         run_a_node(example, program, tmp_path)
+        return
+    if words.startswith("cluster "):
+        run_on_a_cluster(words, example, program, tmp_path, request)
         return
     if words in ("backup", "restore"):
         with library.Node(tmp_path / "data") as node:
@@ -100,6 +118,36 @@ def test_an_example_of_a_help_runs(
         assert b"this node is alone" in done.stderr  # others to vote with are not here
         return
     assert (done.returncode, b"duckrow:" in done.stderr) == (0, False), done.stderr.decode()
+
+
+def run_on_a_cluster(
+    words: str, example: str, program: Path, home: Path, request: pytest.FixtureRequest
+) -> None:
+    """One that runs, but for what starts or ends one."""
+    verb, down = words.removeprefix("cluster "), "duckrow cluster down"
+    if verb == "up":
+        example = f"{example} && {down}"
+    elif verb == "down":
+        example = f"duckrow cluster up --detach --nodes 1 && {example}"
+    else:
+        found: LocalCluster = request.getfixturevalue("cluster")
+        home = found.folder.parent
+        if found.machine("m2").pids() and verb in ("start", "wipe"):
+            found.stop("m2")
+        elif not found.machine("m2").pids() and verb not in ("start", "wipe"):
+            found.start("m2")
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", example],
+        cwd=home,
+        env=environ(program, home),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=90,
+        check=False,
+    )
+
+    assert (done.returncode, b"duckrow:" in done.stderr) == (0, False), done.stderr.decode()
+    assert (home / ".duckrow").exists() == (verb not in ("up", "down"))
 
 
 def run_a_node(example: str, program: Path, home: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Pa
     LocalCluster.launch(plan, home, leash=False)
     found = LocalCluster.at(home)
     try:
-        with pytest.raises(Conflict, match="there is a cluster in"):
+        with pytest.raises(Conflict, match="a cluster runs in .* cluster down --dir"):
             LocalCluster.launch(plan, home)
         with pytest.raises(Conflict, match="m1 runs"):
             found.start("m1")
@@ -85,8 +85,13 @@ def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Pa
     finally:
         found.down()
     assert not any(machine.pids() for machine in found.machines)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="its disks were kept"):
         LocalCluster.at(home)
+    with pytest.raises(Refused, match="disks of 2 machines, and 3 are to be"):
+        LocalCluster.launch(Plan(nodes=3), home)
+    with LocalCluster.launch(plan, home, keep=False) as again:
+        assert [e.value for e in again.client("m2").pull("rides", wait=10)] == [b"one"]
+    assert (home / "m1" / "data").exists(), "what was kept once stays"
 
 
 def test_the_row_is_the_same_over_links_that_lose_and_damage_packets_and_are_cut_one_way() -> None:

@@ -7,13 +7,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from clikit import duckrow
+from duckrow.node.supervising import BRIDGE_LOCK, Supervisor
 
 from .daemonkit import PROGRAM, SECONDS
 from .machines import Machine, Machines, cluster_text, machines, until
@@ -94,6 +97,40 @@ def test_a_bridge_that_was_adopted_is_looked_after_like_a_child(three: Machines)
     until(lambda: node.bridge not in (0, killed), node.said)
     with node.client() as client:
         client.produce("adopted", b"one")
+
+
+# A bridge as far as its supervisor sees it: it has the lock, and says by its exit code whether it was
+# told to end once, or twice, which would end a bridge at once.
+TOLD_TWICE = """
+import fcntl, os, signal, sys
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_EX)
+os.write(lock, b"%d" % os.getpid())
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print("ready", flush=True)
+signal.sigwait({signal.SIGTERM})
+sys.exit(1 if signal.sigtimedwait({signal.SIGTERM}, 0.5) else 0)
+"""
+
+
+def test_a_bridge_that_was_adopted_is_told_once_that_it_shall_end(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", TOLD_TWICE, str(tmp_path / BRIDGE_LOCK)], stdout=subprocess.PIPE
+    ) as bridge:
+        assert bridge.stdout is not None
+        bridge.stdout.readline()
+
+        async def main() -> None:
+            supervisor = Supervisor([], tmp_path)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(supervisor.run)
+                while supervisor.pid != bridge.pid:
+                    await trio.lowlevel.checkpoint()
+                await supervisor.stop()
+
+        trio.run(main)
+
+    assert bridge.returncode == 0
 
 
 def test_told_to_stop_a_node_ends_its_bridge_in_order_and_the_others_know_at_once(
