@@ -127,7 +127,7 @@ class Journal:
             # A sync failed, and what the kernel had may be gone: nobody vouches for its boot (X1).
             for start in older:
                 head = start._replace(boot_id="").encode()
-                await store.note(RecordKind.START, head)
+                await store.appending.note(RecordKind.START, head)
             await store.sync()
             await doubt.clear_doubt(disk)
         if self._copied:
@@ -249,7 +249,7 @@ class Journal:
         name = bundle[:3]
         held = self._waiting.get(name)
         if held is None:
-            held = _Held(await self.store.receive(bundle), bundle)
+            held = _Held(await self.store.appending.receive(bundle), bundle)
             if bundle.view:
                 self._waiting[name] = held
         return held.place
@@ -265,13 +265,13 @@ class Journal:
         if isinstance(content, View):
             place = await self.learn(content)
             crc = store.chronicle.waiting[place].crc
-            await store.order(place)
+            await store.appending.order(place)
             waiting = store.chronicle.waiting
             self._waiting = {n: held for n, held in self._waiting.items() if held.place in waiting}
             return Item(position, place, crc, content)
         place, bundle = self._waiting[content]
         crc = store.chronicle.waiting[place].crc
-        await store.order(place)
+        await store.appending.order(place)
         del self._waiting[content]
         return Item(position, place, crc, bundle)
 
@@ -284,7 +284,7 @@ class Journal:
         for place, waiting in self.store.chronicle.waiting.items():
             if waiting.raw and waiting.view == view.id:
                 return place
-        return await self.store.decide(encode_view(view))
+        return await self.store.appending.decide(encode_view(view))
 
     async def register(self, register: Register) -> None:
         """To be synced before anybody hears of it, at every level (L2).
@@ -292,7 +292,7 @@ class Journal:
         Raises:
             Full, DiskFailed: as `receive`.
         """
-        await self.store.note(RecordKind.REGISTER, register.encode())
+        await self.store.appending.note(RecordKind.REGISTER, register.encode())
 
     async def settle(self, names: Sequence[Name]) -> None:
         """Those own bundles need no staging any more.
@@ -302,7 +302,7 @@ class Journal:
         """
         for name in names:
             if name in self.store.chronicle.staged:
-                await self.store.note(RecordKind.SETTLED, SettledForm(*name).encode())
+                await self.store.appending.note(RecordKind.SETTLED, SettledForm(*name).encode())
 
     async def rebase(self, base: BaseForm, segments: list[Segment]) -> None:
         """An image is the row from here on; durable on return (images.py).

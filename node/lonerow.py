@@ -286,7 +286,7 @@ class LoneRow:
         done = False
         try:
             s = self._s + 1
-            item = await self.store.append(
+            item = await self.store.appending.append(
                 self._view, self._id, s, s, self._env.wall_us(), commands
             )
             done = True

@@ -65,7 +65,7 @@ class LoneStart:
             self._store.take_new_name()
         incarnation = rng.getrandbits(INCARNATION_BITS)
         await self._insist(lambda: self._store.begin(incarnation))
-        await self._insist(self._store.order_waiting)
+        await self._insist(self._store.appending.order_waiting)
         if before is None:
             cluster, lineage, number = rng.randbytes(16), rng.getrandbits(LINEAGE_BITS), 1
         else:
@@ -82,7 +82,7 @@ class LoneStart:
             cut=((self._id, chronicle.heard.get(self._id, 0)),) if before else (),
             cont=(self._id,) if before else (),
         )
-        await self._insist(lambda: self._store.install(view))
+        await self._insist(lambda: self._store.appending.install(view))
         await self._store.sync()
         return number
 

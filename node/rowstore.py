@@ -14,7 +14,7 @@ It does not order anything: whoever appends says what the next item is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -23,7 +23,6 @@ import attrs
 from . import doubt
 from .appending import Appending
 from .chronicle import Chronicle
-from .commands import Command
 from .damage import Damage
 from .env import Disk, Env
 from .errors import Conflict, Refused
@@ -36,9 +35,8 @@ from .incoming import Piece
 from .mending import Mending
 from .opening import Beyond, Opened, open_folder
 from .outgoing import read_pieces
-from .records import RecordKind
 from .reserve import Reserve
-from .row import Bundle, Item, View
+from .row import Item, View
 from .scrub import Pace, at_once, scrub
 from .segments import OpenFiles, SegmentInfo
 from .shelf import Shelf
@@ -89,7 +87,7 @@ class RowStore:
         self._shelf.unindexed += opened.unindexed
         self._reads = StoreReads(self._shelf)
         self._writer = Writer(disk, options, chronicle, self._shelf, reserve)
-        self._appending = Appending(chronicle, self._writer)
+        self.appending = Appending(chronicle, self._writer)
         self._incarnation = Incarnation(disk, env, chronicle, self._shelf, self._writer)
         self._forgetting = Forgetting(disk, self._shelf, self._writer, options.followable_bytes)
         self.images = Images(disk, chronicle, self._shelf, self._writer)
@@ -310,67 +308,6 @@ class RowStore:
         """
         new_name, self.exposed = self.exposed, False
         await self._incarnation.begin(incarnation, self.options.level, new_name=new_name)
-
-    async def append(
-        self, view: int, origin: int, s: int, lamport: int, stamp: int, commands: Sequence[Command]
-    ) -> Item:
-        """Writes a bundle and makes it the next item.  The bodies are those that the heads say.
-
-        Raises:
-            Full: nothing of it was written.
-            DiskFailed: the process has to end.
-        """
-        return await self._appending.append(view, origin, s, lamport, stamp, commands)
-
-    async def install(self, view: View) -> None:
-        """Decides a view and makes its mark the next item.
-
-        Raises:
-            Full, DiskFailed: as `append`.
-        """
-        await self._appending.install(view)
-
-    async def order_waiting(self) -> None:
-        """Makes items of what the last incarnation left without a place in the row, in s order.
-
-        Raises:
-            Full, DiskFailed: as `append`.
-        """
-        await self._appending.order_waiting()
-
-    # What a bridge writes (journal.py).
-
-    async def receive(self, bundle: Bundle) -> int:
-        """Writes a bundle that waits for its place in the row; where it lies.
-
-        Raises:
-            Full, DiskFailed: as `append`.
-        """
-        return await self._appending.receive(bundle)
-
-    async def order(self, place: int) -> None:
-        """What waits there is the next item.
-
-        Raises:
-            Full, DiskFailed: as `append`.
-        """
-        await self._appending.order(place)
-
-    async def decide(self, view: bytes) -> int:
-        """Writes an encoded view that waits for its place in the row; where it lies.
-
-        Raises:
-            Full, DiskFailed: as `append`.
-        """
-        return await self._appending.decide(view)
-
-    async def note(self, kind: RecordKind, head: bytes) -> None:
-        """Writes a REGISTER, a SETTLED, or what is now known of an older START.
-
-        Raises:
-            Full, DiskFailed: as `append`.
-        """
-        await self._appending.note(kind, head)
 
     async def sync(self) -> None:
         """What was written before the call is durable after it.

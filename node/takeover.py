@@ -29,8 +29,8 @@ async def take_over(store: RowStore, view: int, id_: int, wall_us: Callable[[], 
             if not commands:
                 continue
             s += 1
-            await store.append(view, id_, s, s, wall_us(), commands)
-        await store.note(RecordKind.SETTLED, SettledForm(*name).encode())
+            await store.appending.append(view, id_, s, s, wall_us(), commands)
+        await store.appending.note(RecordKind.SETTLED, SettledForm(*name).encode())
     if store.dirty:
         await store.sync()
     return s

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import attrs
 import trio
@@ -20,6 +21,7 @@ from duckrow.node.forms import chain
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.row import Bundle, Item
 from duckrow.node.storeoptions import FSYNC, StoreOptions
+from sim.alone import Machine
 
 PID = b"0123456789abcdef"
 
@@ -61,6 +63,33 @@ def small(**changes: object) -> StoreOptions:
 
 
 Work = Callable[[LoneRow, "Story"], Awaitable[None]]
+T = TypeVar("T")
+
+
+def one_life(
+    machine: Machine,
+    options: StoreOptions,
+    work: Callable[[LoneRow], Awaitable[T]],
+    *,
+    orderly: bool = False,
+    id_: int = 1,
+    running: bool = True,
+) -> T:
+    """A process that goes on at the end of the row, works, and stops in the middle, or in order."""
+
+    async def main(env: Env) -> T:
+        row = await LoneRow.open(await env.disk.folder("row"), env, options, id_=id_)
+        row.follow(row.store.position)
+        async with trio.open_nursery() as nursery:
+            if running:
+                nursery.start_soon(row.run)
+            result = await work(row)
+            nursery.cancel_scope.cancel()
+        if orderly:
+            await row.close()
+        return result
+
+    return machine.run(main)
 
 
 @attrs.define

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 
 import attrs
 import pytest
@@ -17,35 +15,9 @@ from duckrow.node.forms import decode_view, encode_view
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.row import Bundle, Item, Member, View
 from duckrow.node.rowstore import RowStore
-from duckrow.node.storeoptions import FSYNC, LEVELS, MEMORY, WRITE, StoreOptions
+from duckrow.node.storeoptions import FSYNC, LEVELS, MEMORY, WRITE
 from sim.alone import Machine
-from sim.storekit import Story, command, number_of, small
-
-T = TypeVar("T")
-
-
-def run(
-    machine: Machine,
-    options: StoreOptions,
-    work: Callable[[LoneRow], Awaitable[T]],
-    *,
-    orderly: bool = False,
-    id_: int = 1,
-    running: bool = True,
-) -> T:
-    async def main(env: Env) -> T:
-        row = await LoneRow.open(await env.disk.folder("row"), env, options, id_=id_)
-        row.follow(row.store.position)
-        async with trio.open_nursery() as nursery:
-            if running:
-                nursery.start_soon(row.run)
-            result = await work(row)
-            nursery.cancel_scope.cancel()
-        if orderly:
-            await row.close()
-        return result
-
-    return machine.run(main)
+from sim.storekit import Story, command, number_of, one_life, small
 
 
 async def view_of(row: LoneRow) -> View:
@@ -76,7 +48,7 @@ def test_a_blank_folder_begins_with_view_1_of_this_node_alone() -> None:
         items = await row.store.read_items(1, 1000)
         assert items[0].content == view
 
-    run(Machine(1), small(), work)
+    one_life(Machine(1), small(), work)
 
 
 def test_every_start_is_a_new_incarnation_and_a_new_view_whose_cut_says_what_the_last_one_made() -> (
@@ -90,7 +62,7 @@ def test_every_start_is_a_new_incarnation_and_a_new_view_whose_cut_says_what_the
         await Story(row.store.options, submitted=[[]]).produce(row, 10)
         return await view_of(row)
 
-    views = [run(machine, small(), work, orderly=turn % 2 == 0) for turn in range(4)]
+    views = [one_life(machine, small(), work, orderly=turn % 2 == 0) for turn in range(4)]
 
     assert [view.id for view in views] == [1, 2, 3, 4]
     assert len({view.members[0].incarnation for view in views}) == 4
@@ -104,15 +76,15 @@ def test_a_view_in_which_nothing_was_made_is_cut_at_0() -> None:
     async def work(row: LoneRow) -> None:
         await Story(row.store.options, submitted=[[]]).produce(row, 10)
 
-    run(machine, small(), work)
-    cuts = [run(machine, small(), view_of).cut for _ in range(3)]
+    one_life(machine, small(), work)
+    cuts = [one_life(machine, small(), view_of).cut for _ in range(3)]
 
     assert cuts == [((1, 1),), ((1, 0),), ((1, 0),)]
 
 
 def test_a_start_is_durable_before_its_mark_is_written() -> None:
     machine = Machine(1)
-    run(machine, small(), view_of, orderly=True)
+    one_life(machine, small(), view_of, orderly=True)
     operations: list[str] = []
     machine.media.note = lambda kind, path, _offset, _length: (
         operations.append(kind) if path.endswith(".seg") else None
@@ -122,7 +94,7 @@ def test_a_start_is_durable_before_its_mark_is_written() -> None:
         # START, its sync; VIEW and ITEM, their sync; and what follows a sync.
         assert operations == ["write", "sync", "write", "sync", "write"]
 
-    run(machine, small(), work)
+    one_life(machine, small(), work)
 
 
 def test_bundles_are_named_and_stamped_anew_in_every_view() -> None:
@@ -133,8 +105,8 @@ def test_bundles_are_named_and_stamped_anew_in_every_view() -> None:
         items = await story.produce(row, 10) + await story.produce(row, 10)
         return [bundle(item)[:4] for item in items]
 
-    assert run(machine, small(), work) == [(1, 1, 1, 1), (1, 1, 2, 2)]
-    assert run(machine, small(), work) == [(2, 1, 1, 1), (2, 1, 2, 2)]
+    assert one_life(machine, small(), work) == [(1, 1, 1, 1), (1, 1, 2, 2)]
+    assert one_life(machine, small(), work) == [(2, 1, 1, 1), (2, 1, 2, 2)]
 
 
 @pytest.mark.parametrize("level", [WRITE, MEMORY])
@@ -145,32 +117,32 @@ def test_after_a_power_loss_that_may_have_lost_something_the_lineage_is_another(
         await Story(row.store.options, submitted=[[]]).produce(row, 10)
         return (await view_of(row)).lineage
 
-    first = run(machine, small(level=level), work)
-    killed = run(machine, small(level=level), work)
-    closed = run(machine, small(level=level), work, orderly=True)
+    first = one_life(machine, small(level=level), work)
+    killed = one_life(machine, small(level=level), work)
+    closed = one_life(machine, small(level=level), work, orderly=True)
     machine.media.power_loss()
-    after_close = run(machine, small(level=level), work)
+    after_close = one_life(machine, small(level=level), work)
     machine.media.power_loss()
-    after_loss = run(machine, small(level=level), work)
+    after_loss = one_life(machine, small(level=level), work)
 
     assert first == killed == closed == after_close != after_loss
 
 
 def test_at_level_fsync_a_power_loss_keeps_the_lineage() -> None:
     machine = Machine(1)
-    first = run(machine, small(), view_of)
+    first = one_life(machine, small(), view_of)
     machine.media.power_loss()
 
-    assert run(machine, small(), view_of).lineage == first.lineage
+    assert one_life(machine, small(), view_of).lineage == first.lineage
 
 
 def test_the_level_of_the_incarnation_that_ran_decides_not_that_of_the_next() -> None:
     machine = Machine(1)
-    first = run(machine, small(level=WRITE), view_of)
+    first = one_life(machine, small(level=WRITE), view_of)
     machine.media.power_loss()
-    second = run(machine, small(level=FSYNC), view_of)
+    second = one_life(machine, small(level=FSYNC), view_of)
     machine.media.power_loss()
-    third = run(machine, small(level=WRITE), view_of)
+    third = one_life(machine, small(level=WRITE), view_of)
 
     assert first.lineage != second.lineage == third.lineage
 
@@ -187,12 +159,12 @@ def test_it_is_the_incarnation_named_in_the_view_that_counts_not_the_last_that_s
         store = await RowStore.open(await env.disk.folder("row"), env, small(level=WRITE))
         await store.begin(77)
 
-    first = run(machine, small(level=WRITE), work)
+    first = one_life(machine, small(level=WRITE), work)
     machine.media.power_loss()
     machine.run(only_start)
 
     # Same boot as the last start, but not as the incarnation that acted.
-    assert run(machine, small(level=WRITE), work) != first
+    assert one_life(machine, small(level=WRITE), work) != first
 
 
 def test_the_newest_starts_are_known_and_no_more_than_that() -> None:
@@ -211,11 +183,11 @@ def test_the_newest_starts_are_known_and_no_more_than_that() -> None:
         ]
 
     boot = machine.boot_id
-    assert run(machine, small(level=WRITE), starts, orderly=True) == [(1, boot, WRITE, False)]
+    assert one_life(machine, small(level=WRITE), starts, orderly=True) == [(1, boot, WRITE, False)]
     assert machine.run(look) == [(1, boot, WRITE, True)]
-    assert run(machine, small(), starts) == [(1, boot, WRITE, True), (2, boot, FSYNC, False)]
+    assert one_life(machine, small(), starts) == [(1, boot, WRITE, True), (2, boot, FSYNC, False)]
     for _ in range(30):
-        run(machine, small(), starts)
+        one_life(machine, small(), starts)
     kept = range(33 - STARTS_KEPT, 33)
     assert machine.run(look) == [(number, boot, FSYNC, False) for number in kept]
 
@@ -238,8 +210,8 @@ def test_a_bundle_without_a_place_in_the_row_gets_one_from_the_next_start() -> N
         assert number_of(bundle(items[2]).commands[0]) == 2
         return [(item.position, type(item.content)) for item in items]
 
-    run(machine, small(), work)
-    kinds = run(machine, small(), look)
+    one_life(machine, small(), work)
+    kinds = one_life(machine, small(), look)
 
     assert kinds == [(1, View), (2, Bundle), (3, Bundle), (4, View)]
 
@@ -278,15 +250,15 @@ def test_a_row_of_another_member_or_of_several_is_refused() -> None:
     async def several(row: LoneRow) -> None:
         view = await view_of(row)
         members = (*view.members, Member(2, 5, 1))
-        await row.store.install(attrs.evolve(view, id=2, members=members))
+        await row.store.appending.install(attrs.evolve(view, id=2, members=members))
 
     machine = Machine(1)
-    run(machine, small(), view_of)
+    one_life(machine, small(), view_of)
     with pytest.raises(Conflict, match=r"members \[1\].*alone with id 7"):
-        run(machine, small(), view_of, id_=7)
-    run(machine, small(), several, orderly=True)
+        one_life(machine, small(), view_of, id_=7)
+    one_life(machine, small(), several, orderly=True)
     with pytest.raises(Conflict, match=r"members \[1, 2\]"):
-        run(machine, small(), view_of)
+        one_life(machine, small(), view_of)
 
 
 def test_options_that_make_no_sense_are_refused() -> None:
@@ -310,7 +282,7 @@ def test_at_level_fsync_nothing_is_handed_out_before_its_sync() -> None:
         assert items[-1].position <= row.store.durable_position
 
     machine = Machine(1)
-    run(machine, small(), work)
+    one_life(machine, small(), work)
 
 
 @pytest.mark.parametrize("level", [WRITE, MEMORY])
@@ -324,7 +296,7 @@ def test_below_fsync_items_are_handed_out_at_once(level: str) -> None:
         assert items[-1].position > row.store.durable_position
 
     machine = Machine(1)
-    run(machine, small(level=level), work)
+    one_life(machine, small(level=level), work)
 
 
 def test_at_level_write_everything_is_durable_soon_after() -> None:
@@ -339,7 +311,7 @@ def test_at_level_write_everything_is_durable_soon_after() -> None:
         assert machine.media.counts["sync"] == before, "nobody syncs what is clean"
 
     machine = Machine(1)
-    run(machine, small(level=WRITE), work)
+    one_life(machine, small(level=WRITE), work)
 
 
 def test_at_level_memory_nothing_is_synced_but_by_a_seal_and_the_close() -> None:
@@ -350,13 +322,13 @@ def test_at_level_memory_nothing_is_synced_but_by_a_seal_and_the_close() -> None
         assert machine.media.counts["sync"] == before
 
     machine = Machine(1)
-    run(machine, small(level=MEMORY), work, orderly=True)
+    one_life(machine, small(level=MEMORY), work, orderly=True)
     machine.media.power_loss()
 
     async def look(row: LoneRow) -> int:
         return row.store.recovered.position
 
-    assert run(machine, small(level=MEMORY), look) == 2
+    assert one_life(machine, small(level=MEMORY), look) == 2
 
 
 def test_while_a_sync_is_under_way_commands_gather_into_one_bundle() -> None:
@@ -388,7 +360,7 @@ def test_while_a_sync_is_under_way_commands_gather_into_one_bundle() -> None:
         assert row.store.position - 1 <= syncs + 1, "what waits for the same sync is one bundle"
 
     machine = Machine(1)
-    run(machine, small(segment_bytes=1 << 20), work)
+    one_life(machine, small(segment_bytes=1 << 20), work)
 
 
 def test_a_command_alone_is_not_held_back() -> None:
@@ -399,7 +371,7 @@ def test_a_command_alone_is_not_held_back() -> None:
             await story.produce(row, 10)
         assert trio.current_time() == began, "no timer is on this way"
 
-    run(Machine(1), small(), work)
+    one_life(Machine(1), small(), work)
 
 
 # -- bundles --------------------------------------------------------------------------------
@@ -422,7 +394,7 @@ def test_what_is_open_becomes_one_bundle_within_its_limits(level: str) -> None:
         assert numbers == list(range(1, 13))
 
     options = small(level=level, bundle_bytes=7000, bundle_commands=4, segment_bytes=1 << 20)
-    run(Machine(1), options, work)
+    one_life(Machine(1), options, work)
 
 
 def test_a_command_is_withdrawn_only_before_it_is_in_a_bundle() -> None:
@@ -435,7 +407,7 @@ def test_a_command_is_withdrawn_only_before_it_is_in_a_bundle() -> None:
         assert bundle(items[0]).commands == (one,)
         assert not row.withdraw(one)
 
-    run(Machine(1), small(), work)
+    one_life(Machine(1), small(), work)
 
 
 def test_who_stops_waiting_loses_nothing() -> None:
@@ -451,7 +423,7 @@ def test_who_stops_waiting_loses_nothing() -> None:
         assert number_of(bundle(items[0]).commands[0]) == 1
 
     machine = Machine(1)
-    run(machine, small(), work)
+    one_life(machine, small(), work)
 
 
 def test_a_sync_that_was_cancelled_is_made_up_for_by_the_next() -> None:
@@ -468,7 +440,7 @@ def test_a_sync_that_was_cancelled_is_made_up_for_by_the_next() -> None:
         assert b"<1>" in durable
 
     machine = Machine(1)
-    run(machine, small(level=MEMORY), work)
+    one_life(machine, small(level=MEMORY), work)
 
 
 def test_after_the_close_nothing_is_taken() -> None:

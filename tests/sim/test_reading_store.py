@@ -52,10 +52,10 @@ class Node:
         await self.store.begin(self.incarnation)
         for content in contents:
             if isinstance(content, View):
-                await self.store.install(content)
+                await self.store.appending.install(content)
                 (item,) = await self.store.read_items(self.store.position, 1)
             else:
-                item = await self.store.append(*content)
+                item = await self.store.appending.append(*content)
                 self.cache.put(item.place, content.commands)
             self.apply(item)
             while self.numbers.waiting() is not None:

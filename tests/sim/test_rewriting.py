@@ -20,7 +20,7 @@ from duckrow.node.storeoptions import LEVELS, StoreOptions
 from sim.alone import Machine
 from sim.pages import BLOCK
 from sim.park import SimCrashed
-from sim.storekit import Story, small
+from sim.storekit import Story, one_life, small
 
 T = TypeVar("T")
 OPTIONS = small(segment_bytes=16 * BLOCK, followable_bytes=BLOCK)
@@ -32,18 +32,8 @@ LIVE_EVERY = 60  # items
 def run(
     machine: Machine, work: Callable[[LoneRow, Story], Awaitable[T]], *, orderly: bool = False
 ) -> T:
-    async def main(env: Env) -> T:
-        row = await LoneRow.open(await env.disk.folder("row"), env, OPTIONS)
-        row.follow(row.store.position)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(row.run)
-            result = await work(row, Story(OPTIONS, submitted=[[]]))
-            nursery.cancel_scope.cancel()
-        if orderly:
-            await row.close()
-        return result
-
-    return machine.run(main)
+    story = Story(OPTIONS, submitted=[[]])
+    return one_life(machine, OPTIONS, lambda row: work(row, story), orderly=orderly)
 
 
 async def fill(row: LoneRow, story: Story) -> list[Item]:

@@ -19,7 +19,7 @@ from duckrow.node.row import Bundle, Item
 from duckrow.node.rowstore import RowStore
 from duckrow.node.storeoptions import MEMORY, WRITE, StoreOptions
 from sim.alone import Machine
-from sim.storekit import Story, command, number_of, small
+from sim.storekit import Story, command, number_of, one_life, small
 
 T = TypeVar("T")
 
@@ -32,19 +32,8 @@ def run(
     orderly: bool = False,
 ) -> T:
     options = options or small()
-
-    async def main(env: Env) -> T:
-        row = await LoneRow.open(await env.disk.folder("row"), env, options)
-        row.follow(row.store.position)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(row.run)
-            result = await work(row, Story(options, submitted=[[]]))
-            nursery.cancel_scope.cancel()
-        if orderly:
-            await row.close()
-        return result
-
-    return machine.run(main)
+    story = Story(options, submitted=[[]])
+    return one_life(machine, options, lambda row: work(row, story), orderly=orderly)
 
 
 async def fill(row: LoneRow, story: Story) -> list[Item]:

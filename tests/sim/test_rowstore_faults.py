@@ -15,7 +15,7 @@ from duckrow.node.storeoptions import FSYNC, LEVELS, WRITE, StoreOptions
 from sim.alone import Machine
 from sim.disk import Media
 from sim.pages import BLOCK
-from sim.storekit import Story, bodyless, number_of, small
+from sim.storekit import Story, bodyless, number_of, one_life, small
 
 Work = Callable[[LoneRow], Awaitable[None]]
 
@@ -23,18 +23,8 @@ Work = Callable[[LoneRow], Awaitable[None]]
 def run(machine: Machine, options: StoreOptions, work: Work, *, orderly: bool = False) -> None:
     """One life; what fails in it comes out bare."""
 
-    async def main(env: Env) -> None:
-        row = await LoneRow.open(await env.disk.folder("row"), env, options)
-        row.follow(row.store.position)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(row.run)
-            await work(row)
-            nursery.cancel_scope.cancel()
-        if orderly:
-            await row.close()
-
     try:
-        machine.run(main)
+        one_life(machine, options, work, orderly=orderly)
     except BaseExceptionGroup as group:  # whoever waits for the disk hears of it, not `run` alone
         failed, others = group.split(DiskFailed)
         if others is not None or failed is None:
