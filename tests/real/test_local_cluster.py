@@ -62,7 +62,7 @@ def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Pa
     LocalCluster.launch(plan, home, leash=False)
     found = LocalCluster.at(home)
     try:
-        with pytest.raises(Conflict, match="a cluster runs in .* cluster down --dir"):
+        with pytest.raises(Conflict, match=r"a cluster runs in .* cluster down --dir"):
             LocalCluster.launch(plan, home)
         with pytest.raises(Conflict, match="m1 runs"):
             found.start("m1")
