@@ -32,7 +32,6 @@ from .links import Stream
 from .process import Bridge
 
 AHEAD_BYTES: Final = 1 * MIB
-LOOK_SECONDS: Final = 0.5  # between two looks whether there is a node
 STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
 
 
@@ -42,6 +41,8 @@ class Attach:
     def __init__(self, bridge: Bridge, note: Note) -> None:
         self._bridge, self._note = bridge, note
         self._node: _Node | None = None
+        self._came = trio.Event()  # set while there is one
+        self._left = trio.Event()  # while there is none
         bridge.on_round = self._on_round
         bridge.on_staged = self._on_staged
         bridge.on_image = self._on_image
@@ -50,6 +51,9 @@ class Attach:
         stream: Stream = given  # type: ignore[assignment]  # those of an Env can do more
         if self._node is not None:
             self._node.leave()
+        self._came.set()
+        if self._left.is_set():
+            self._left = trio.Event()
         async with trio.open_nursery() as nursery:
             node = self._node = _Node(self._bridge, stream, nursery, self._note)
             try:
@@ -61,16 +65,18 @@ class Attach:
             finally:
                 node.leave()
                 if self._node is node:
-                    self._node = None
+                    self._node, self._came = None, trio.Event()
+                    self._left.set()
             nursery.cancel_scope.cancel()
 
     async def wait_alone(self, seconds: float) -> None:
         """Until no node was here for so long."""
-        since = trio.current_time()
-        while trio.current_time() < since + seconds:
-            await trio.sleep(LOOK_SECONDS)
-            if self._node is not None:
-                since = trio.current_time()
+        while True:
+            with trio.move_on_after(seconds) as alone:
+                await self._came.wait()
+            if alone.cancelled_caught:
+                return
+            await self._left.wait()
 
     def _on_round(self) -> None:
         if self._node is not None:

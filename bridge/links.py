@@ -31,7 +31,7 @@ from duckrow.node.receiving import receive
 from .handshake import Door, Handshake, Hello, Role, refusal
 from .messages import Message
 from .sending import Sending
-from .wire import Encoder, decode
+from .wire import Decoder, Encoder
 
 DIAL_SECONDS: Final = 5.0
 RETRY_SECONDS_MIN: Final = 0.1
@@ -284,13 +284,13 @@ class Links:
         return handshake.peer
 
     async def _receive(self, peer: int, connection: Connection, reader: FrameReader) -> None:
-        stream, mailbox = connection.stream, self._mailbox
+        stream, mailbox, decoder = connection.stream, self._mailbox, Decoder()
         came = False
         while not connection.closed:
             messages: list[Message] = []
             size = 0
             while (frame := reader.next_frame()) is not None:
-                messages.append(decode(frame))
+                messages.append(decoder.decode(frame))
                 size += len(frame.body)
             if (messages or came) and not connection.closed:
                 mailbox.post(Heard(peer, messages), size)

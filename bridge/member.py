@@ -83,6 +83,8 @@ class Member:
         self.standing = standing = Standing.start(recovered, timing, now)
         self._charter = charter
         self._joined_at = -timing.join
+        self.beat_at = now  # the next one is due
+        self._beats_with = False  # with a neighbour, before it is due
         self.outbox = Outbox()
         flood = Flood(recovered.id, recovered.incarnation)
         routes = Routes(recovered.id)
@@ -145,6 +147,7 @@ class Member:
                 self.neighbours.hear_link(peer, message, self.ordering.streams)
                 if self.standing.diverged:
                     self.views.wedge()
+                self._beat_with(now)
             case Base():
                 self.ordering.jump(message)
             case Follow():
@@ -165,8 +168,11 @@ class Member:
         self.outbox.synced(token)
 
     def beat(self, now: float) -> None:
-        """Every `timing.beat` seconds."""
+        """When it is due: every `timing.beat` seconds, or a little earlier."""
         self.standing.now = now
+        timing = self.standing.timing
+        self.beat_at = now + timing.beat + (timing.beat_late if self._beats_with else 0)
+        self._beats_with = False
         self.neighbours.hang_up_dead()
         self.neighbours.links_due = True
         if self.standing.active:
@@ -313,6 +319,11 @@ class Member:
                 council.call()
             case _:
                 assert_never(payload)
+
+    def _beat_with(self, now: float) -> None:
+        """A neighbour beats, and this node soon: together they wake each other once, not twice (T4)."""
+        if self.beat_at - now <= self.standing.timing.beat_early:
+            self.beat_at, self._beats_with = now, True
 
     def _follow(self, peer: int, generation: int, item: Item) -> None:
         """C1, C3, C5: items that somebody else delivered, while this node does not act."""

@@ -115,10 +115,11 @@ class Neighbours:
                 peer, f"node {peer} is in cluster {link.cluster.hex()}, this is {known.hex()}"
             )
             return
-        first = neighbour.link is None
-        neighbour.link = link
+        before, neighbour.link = neighbour.link, link
+        first = before is None
         self.furthest = max(self.furthest, link.position)
-        self.reroute()
+        if before is None or before.paths != link.paths:
+            self.reroute()
         if not self._agrees(peer, link):
             return
         if link.view < self.standing.newest.id:

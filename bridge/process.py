@@ -85,7 +85,7 @@ class Bridge:
         self._unread = 0  # bytes in the mailbox
         self._room: trio.Event | None = None
         self._work = Wakeup()
-        self._beat_due = False
+        self._resting = trio.CancelScope()  # until the next beat is due
         self._syncing = Syncing(self.store, self._work.wake)
         self._disk = OK  # what the member knows of it
         self._told = 0  # token: the member knows that it is durable
@@ -289,6 +289,8 @@ class Bridge:
                 self.member.hear_disk(self._disk, trio.current_time())
                 self._work.wake()
             self.on_round()
+            if self.store.dirty:
+                self._syncing.wrote()
             await self._work.wait()
 
     def _feed(self) -> None:
@@ -318,12 +320,12 @@ class Bridge:
         if self._syncing.done > self._told:
             self._told = self._syncing.done
             member.synced(self._told, now)
-        if self._beat_due:
-            self._beat_due = False
+        if now >= member.beat_at:
             neighbours = member.neighbours
             neighbours.floor = max(self.store.floor, self.repair.floor)
             neighbours.disk = self.store.reserve.state
             member.beat(now)
+            self._resting.deadline = member.beat_at
             self.repair.beat()
             reached = neighbours.routes.paths
             self.links.dial_standby(self._standby.beat(now, neighbours.linked, reached))
@@ -413,9 +415,10 @@ class Bridge:
 
     async def _beat_on(self) -> None:
         while True:
-            self._beat_due = True
             self._work.wake()
-            await trio.sleep(self.options.timing.beat)
+            late = trio.current_time() + self.options.timing.beat
+            with trio.CancelScope(deadline=late) as self._resting:
+                await trio.sleep_forever()
 
     async def _look_on(self) -> None:
         """Free space comes and goes, whoever else uses the disk."""

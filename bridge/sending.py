@@ -39,6 +39,7 @@ class Sending:
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._count = 0
+        self._link: tuple[Link, list[Buffer]] | None = None  # the last, which is mostly the next
 
     @property
     def is_empty(self) -> bool:
@@ -74,10 +75,17 @@ class Sending:
                 message = self._leisure.popleft()
             else:
                 break
-            buffers = self._encoder.encode(message)
+            buffers = self._encoded(message)
             self._out += buffers
             self._out_bytes += sum(map(len, buffers))
         return self._out
+
+    def _encoded(self, message: Message) -> list[Buffer]:
+        if not isinstance(message, Link):
+            return self._encoder.encode(message)
+        if self._link is None or self._link[0] != message:
+            self._link = message, self._encoder.encode(message)
+        return self._link[1]
 
     def sent(self, count: int) -> bool:
         """True: all that `fill` gave is gone."""

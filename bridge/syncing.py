@@ -23,11 +23,15 @@ class Syncing:
         self.done = 0  # token: all that was written before it was wanted is durable
         self._store, self._on_synced = store, on_synced
         self._wanted = 0
-        self._syncer, self._indexer = Wakeup(), Wakeup()
+        self._syncer, self._indexer, self._written = Wakeup(), Wakeup(), Wakeup()
 
     def want(self, token: int) -> None:
         self._wanted = token
         self._syncer.wake()
+
+    def wrote(self) -> None:
+        """Something is not durable, and perhaps nobody wants it to be."""
+        self._written.wake()
 
     async def run(self) -> None:
         """Until cancelled.
@@ -55,6 +59,7 @@ class Syncing:
     async def _sync_soon(self) -> None:
         """Level write: nobody waits for it, but it comes."""
         while True:
+            await self._written.wait()
             await trio.sleep(self._store.options.sync_seconds)
             if self._store.dirty:
                 await self._store.sync()

@@ -16,6 +16,8 @@ class Timing:
     """Seconds, but for `lag_items`."""
 
     beat: float = 0.1  # signs of life, and the whole state of every link
+    beat_early: float = 0.05  # due so soon, a beat goes with that of a neighbour
+    beat_late: float = 0.01  # the next one then leaves the neighbour the lead
     link_dead: float = 0.45  # four beats and some: a link that says nothing is down (F9)
     suspect_min: float = 0.8  # without a beat, however regular they came (S1)
     suspect_max: float = 10.0

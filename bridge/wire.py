@@ -103,6 +103,26 @@ class Encoder:
         return frames.encode(cbor.dumps(head), *body)
 
 
+class Decoder:
+    """Remembers the last Link: while nothing happens it comes again with every beat."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._link: Link | None = None
+
+    def decode(self, frame: Frame) -> Message:
+        """
+        Raises:
+            Corrupt, LimitExceeded: as `decode`.
+        """
+        if self._link is not None and frame.head == self._head:
+            return self._link
+        message = decode(frame)
+        if isinstance(message, Link):
+            self._head, self._link = frame.head, message
+        return message
+
+
 def decode(frame: Frame) -> Message:
     """
     Raises:

@@ -9,7 +9,7 @@ import trio
 from duckrow.bridge.syncing import Syncing
 from duckrow.node.env import Env
 from duckrow.node.rowstore import RowStore
-from duckrow.node.storeoptions import StoreOptions
+from duckrow.node.storeoptions import WRITE, StoreOptions
 from sim.alone import Machine
 
 
@@ -20,7 +20,12 @@ class Disk:
     unindexed: tuple[int, ...] = ()
 
     def __init__(self) -> None:
-        self.written = self.durable = self.syncs = 0
+        self.written = self.durable = self.syncs = self.looks = 0
+
+    @property
+    def dirty(self) -> bool:
+        self.looks += 1
+        return self.durable < self.written
 
     async def sync(self) -> None:
         self.syncs += 1
@@ -51,5 +56,25 @@ def test_nothing_is_told_to_be_durable_before_a_sync_that_began_after_it_was_wri
             nursery.cancel_scope.cancel()
         assert told[-1] == 5
         assert disk.syncs == len(told) < 5, "what is written while one runs shares the next"
+
+    Machine(1).run(main)
+
+
+def test_at_level_write_what_was_written_is_synced_soon_and_nobody_looks_before() -> None:
+    async def main(_env: Env) -> None:
+        disk = Disk()
+        disk.options = StoreOptions(level=WRITE)
+        syncing = Syncing(cast(RowStore, disk), lambda: None)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(syncing.run)
+            await trio.sleep(60)
+            assert not disk.looks
+            disk.written = 1
+            syncing.wrote()
+            await trio.sleep(disk.options.sync_seconds + 0.02)
+            assert disk.durable == 1
+            await trio.sleep(60)
+            assert disk.syncs == 1
+            nursery.cancel_scope.cancel()
 
     Machine(1).run(main)
