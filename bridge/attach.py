@@ -111,6 +111,7 @@ class _Node:
         while True:
             while (frame := reader.next_frame()) is not None:
                 self._on_frame(frame)
+            await self._bridge.turn()
             if not await receive(self._stream, reader):
                 return
 
@@ -163,8 +164,7 @@ class _Node:
             self._changed = trio.current_time()
         elif trio.current_time() - self._changed >= STATUS_SECONDS:
             return True
-        same = status._replace(position=told.position, durable=told.durable)
-        return floor != self._bridge.store.floor or same != told
+        return floor != self._bridge.store.floor or _rest(status) != _rest(told)
 
     def _tell_status(self) -> None:
         store, status = self._bridge.store, self._bridge.status()
@@ -298,6 +298,12 @@ class _Node:
             return wire.answer(reference, None)
         size, shift, data = part
         return wire.answer(reference, [size, shift], data)
+
+
+def _rest(status: RowStatus) -> tuple[object, ...]:
+    """All but how far the row has come."""
+    active, members, _, _, *rest = status
+    return active, members, *rest
 
 
 def _facts(segment: Any) -> tuple[object, ...]:

@@ -42,8 +42,10 @@ class Handing:
 
     @property
     def _waits(self) -> bool:
-        """Seldom, and asked in every round."""
+        """Seldom, and asked in every round; who acts has a vote."""
         standing = self.standing
+        if standing.active:
+            return False
         return len(self.pending) > 0 and voter_of(standing.newest, standing.id) is None
 
     def advance(self) -> None:

@@ -26,6 +26,10 @@ class Jobs:
         self._wake = wake
         self._jobs: deque[_Job] = deque()
 
+    @property
+    def waiting(self) -> bool:
+        return bool(self._jobs)
+
     async def do(self, work: Work) -> object:
         """What it gives.
 

@@ -74,10 +74,13 @@ Event = Up | Down | Heard
 
 
 class Mailbox(Protocol):
-    """Where links put what happens; `full` ones are waited for."""
+    """Where links put what happens."""
 
-    def post(self, event: Event, size: int = 0) -> None: ...
-    async def wait_room(self) -> None: ...
+    def post(self, event: Event) -> None: ...
+
+    async def bring(self, heard: Heard, size: int) -> None:
+        """What came is worked off at once, unless a task is at it; waits for room."""
+        ...
 
 
 class Connection:
@@ -293,8 +296,7 @@ class Links:
                 messages.append(decoder.decode(frame))
                 size += len(frame.body)
             if (messages or came) and not connection.closed:
-                mailbox.post(Heard(peer, messages), size)
-                await mailbox.wait_room()
+                await mailbox.bring(Heard(peer, messages), size)
             came = await receive(stream, reader)
             if not came:
                 return

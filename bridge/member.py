@@ -175,6 +175,7 @@ class Member:
         self._beats_with = False
         self.neighbours.hang_up_dead()
         self.neighbours.links_due = True
+        self.ordering.beats = True
         if self.standing.active:
             self.ordering.acks_due = True  # T4
             head = self.ordering.streams.head(self.standing.delivered)

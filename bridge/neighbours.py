@@ -42,6 +42,10 @@ class Neighbour:
     link: Link | None = None  # what it said of itself
     feeds: set[int] = attrs.field(factory=set)  # origins whose streams go there
     served: tuple[int, int] | None = None  # what it follows from here
+    told: dict[int, Acks] = attrs.field(
+        factory=dict
+    )  # by member of a feed, the last that went there
+    least: dict[int, int] = attrs.field(factory=dict)  # by origin, what all of these had acked then
 
 
 @attrs.define
@@ -212,17 +216,38 @@ class Neighbours:
         """The streams are others now, and wanted anew."""
         for neighbour in self._of.values():
             neighbour.feeds = set()
+            neighbour.told.clear()
+            neighbour.least.clear()
         self.links_due = True
 
     def pass_on(self, bundle: Bundle) -> None:
         self._pass(bundle.origin, bundle)
 
-    def pass_acks(self, acks: Acks) -> None:
-        self._pass(acks.member, acks)
-
     def pass_base(self, base: Base) -> None:
         """Whoever is fed from here jumps with this end, or it would see a gap (F5)."""
         self._pass(base.origin, base)
+
+    def tell_acks(self, streams: Streams, *, everything: bool) -> None:
+        """What members have acked, to the neighbours that hear of them through here (T3).
+
+        Nothing is delivered before all have acked it.  So what some of a feed's members acked waits for the
+        others of that feed, until the next beat at most: along a chain acks come back in one wave.
+        Signs of life do not wait.
+        """
+        for peer, neighbour in self._of.items():
+            told, feeds = neighbour.told, neighbour.feeds
+            newest = [streams.newest[each] for each in feeds if each in streams.newest]
+            news = [acks for acks in newest if told.get(acks.member) is not acks]
+            if not news:
+                continue
+            least = streams.least(newest) if len(newest) == len(feeds) else {}
+            if not everything and least == neighbour.least:
+                news = [acks for acks in news if _says_as_much(told.get(acks.member), acks)]
+            else:
+                neighbour.least = least
+            for acks in news:
+                told[acks.member] = acks
+                self.send(peer, acks)
 
     def _pass(self, origin: int, message: Message) -> None:
         for peer, neighbour in self._of.items():
@@ -234,6 +259,8 @@ class Neighbours:
             neighbour.feeds = set()  # it ignores streams of another view than its own (F8)
             return
         before, neighbour.feeds = neighbour.feeds, set(link.wants) & streams.of.keys()
+        for origin in before - neighbour.feeds:
+            neighbour.told.pop(origin, None)
         for origin in sorted(neighbour.feeds - before):
             have = link.wants[origin]
             gone = streams.of[origin].base
@@ -245,6 +272,7 @@ class Neighbours:
                 self.send(peer, bundle)
             acks = streams.newest.get(origin)
             if acks is not None:
+                neighbour.told[origin] = acks
                 self.send(peer, acks)
 
     def _serve(self, peer: int, neighbour: Neighbour, follow: tuple[int, int] | None) -> None:
@@ -275,3 +303,8 @@ class Neighbours:
 
     def send(self, peer: int, message: Message) -> None:
         self.outbox.put(Send(peer, message))
+
+
+def _says_as_much(before: Acks | None, now: Acks) -> bool:
+    """A sign of life and nothing else, or the first that is said at all."""
+    return before is None or (before.s == now.s and before.acks == now.acks)

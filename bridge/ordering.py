@@ -54,6 +54,7 @@ class Ordering:
     _beat: int = attrs.field(default=0, init=False)
     _stages: int = attrs.field(default=0, init=False)
     acks_due: bool = attrs.field(default=False, init=False)
+    beats: bool = attrs.field(default=False, init=False)  # in this round
     _unsynced: bool = attrs.field(default=False, init=False)  # this round journaled something
     _own: list[Bundle] = attrs.field(factory=list, init=False)  # journaled in this round, own
     _own_bytes: dict[int, int] = attrs.field(factory=dict, init=False)  # by s, not in the row
@@ -77,7 +78,6 @@ class Ordering:
         """True: a new sign of life of this member."""
         if acks.member == self.standing.id or not self.streams.hear(acks):
             return False
-        self.neighbours.pass_acks(acks)
         if self._only_relays():
             self.streams.drop_acked_by_all()
         return True
@@ -277,8 +277,9 @@ class Ordering:
             acked = dict(streams.acked[me])
             acks = Acks(streams.view, me, streams.of[me].have, acked, self._beat)
             streams.hear(acks)
-            self.neighbours.pass_acks(acks)
         self.acks_due = False
+        self.neighbours.tell_acks(self.streams, everything=self.beats)
+        self.beats = False
 
     def _staged(self, own: list[Bundle]) -> None:
         for bundle in own:

@@ -1,12 +1,12 @@
-"""The shell of a bridge: one task owns the protocol, the journal and the links.
+"""The shell of a bridge: whoever brings something has the protocol, the journal and the links for a round.
 
     links ────► mailbox ─► Member ─► effects ─► journal    written in order
     beat  ────►    │                       ├──► links      flushed once a round
     node  ────►    │                       └──► followers  items, when they are written
     synced ───►    └─ a round: everything that came, then all that follows from it
 
-Nothing is decided here.  A round waits for nothing but a new segment, so what a bundle costs in tasks
-and wake-ups is a part of a round's.  Syncs run beside it (syncing.py).
+Nothing is decided here.  One round at a time: if a task is at it, it goes on with what others bring.  It
+waits for nothing but a new segment, and nobody is woken to make it.  Syncs run beside it (syncing.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from duckrow.node.reserve import OK
 from duckrow.node.row import Bundle, Item, RowStatus
 from duckrow.node.segments import Segment
 from duckrow.node.storeoptions import StoreOptions
-from duckrow.node.wakeup import Wakeup
 
 from . import effects as do
 from .electorate import missing
@@ -39,12 +38,12 @@ from .founding import LINEAGE_BITS, Charter, Listed
 from .giving import Giving
 from .handshake import NONCE_BYTES, VERSION, Door, Hello
 from .imageforms import ImageOffer, ImageSlice, NoImage, WantImage
-from .jobs import Jobs
 from .links import Down, Event, Heard, Links, Neighbour, Up
 from .member import Member
-from .messages import Ask, Change, Mended, Name
+from .messages import Ask, Change, Mended, Message, Name
 from .recovered import Recovered
 from .repair import Repair
+from .rounds import Rounds
 from .serving import Serving
 from .staging import Staging
 from .standby import Standby
@@ -52,6 +51,7 @@ from .syncing import Syncing
 from .taking import Taking
 from .timing import Timing
 
+BETWEEN_STORES: Final = frozenset((Ask, Mended, WantImage, ImageOffer, ImageSlice, NoImage))
 DIGESTS_EVERY: Final = 1024  # positions
 LEAVE_SECONDS: Final = 0.01  # between two looks whether all is said
 UNREAD_BYTES_MAX: Final = 4 * MIB  # in the mailbox; then links are not read from
@@ -84,9 +84,10 @@ class Bridge:
         self._events: list[Event] = []
         self._unread = 0  # bytes in the mailbox
         self._room: trio.Event | None = None
-        self._work = Wakeup()
+        self._rounds = Rounds(self._round)
+        self.turn = self._rounds.turn  # works off what was brought
         self._resting = trio.CancelScope()  # until the next beat is due
-        self._syncing = Syncing(self.store, self._work.wake)
+        self._syncing = Syncing(self.store, self.turn)
         self._disk = OK  # what the member knows of it
         self._told = 0  # token: the member knows that it is durable
         self.member = Member(
@@ -110,21 +111,20 @@ class Bridge:
             frozenset(options.neighbours), frozenset(options.listed), options.timing
         )
         self._door = door
-        self._jobs = Jobs(self._work.wake)
         self.repair = Repair(
             journal,
             self.staging,
             self.links,
             note,
-            self._jobs.do,
+            self._rounds.jobs.do,
             self.member,
-            self._work.wake,
+            self._rounds.wake,
         )
         self._serving = Serving(self.store, self.links, self.repair, note)
         disk = journal.store.disk
         self.giving = Giving(disk, journal, self.links, note)
         self._taking = Taking(
-            disk, self.store, self.links, note, self._jobs.do, self._become, self._no_image
+            disk, self.store, self.links, note, self._rounds.jobs.do, self._become, self._no_image
         )
 
     @classmethod
@@ -155,15 +155,15 @@ class Bridge:
             nursery.start_soon(self._beat_on)
             nursery.start_soon(self._look_on)
             task_status.started()
-            await self._rounds()
+            await self._rounds.run()
 
     async def leave(self, seconds: float = 1.0) -> None:
         """Tells the others that this process ends, so that they need not find out (S3); while `run` runs."""
         self.member.leave(trio.current_time())
-        self._work.wake()
+        self._rounds.wake()
         with trio.move_on_after(seconds):
             await trio.lowlevel.checkpoint()
-            while self._work.is_pending or self.links.is_busy:
+            while self._rounds.due or self.links.is_busy:
                 await trio.sleep(LEAVE_SECONDS)
 
     async def close(self) -> None:
@@ -180,14 +180,14 @@ class Bridge:
     # -- the node beside it -----------------------------------------------------------------
 
     def submit(self, commands: Sequence[Command]) -> None:
-        """Takes commands into the open bundle, in this order.
+        """Takes commands into the open bundle, in this order; it closes with the next `turn`.
 
         Raises:
             NoQuorum: too much is pending; nothing of it was taken.
         """
         self.store.check()
         standing = self.member.standing
-        if standing.newest.id and not standing.holds_data:
+        if standing.newest.id and not standing.active and not standing.holds_data:
             raise NoQuorum(
                 f"node {standing.id} has no vote in view {standing.newest.id}, so it orders nothing: "
                 "produce at another one"
@@ -196,7 +196,7 @@ class Bridge:
             raise NoQuorum("too many commands are staged on this machine, and it has no quorum")
         if not self.member.submit(commands):
             raise NoQuorum("too many commands wait to be ordered, and this machine has no quorum")
-        self._work.wake()
+        self._rounds.due = True
 
     def withdraw(self, command: Command) -> bool:
         return self.member.withdraw(command)
@@ -222,12 +222,12 @@ class Bridge:
     def need_image(self) -> None:
         """The node has no state from which the row here could be followed (N4)."""
         self.member.need_image(trio.current_time())
-        self._work.wake()
+        self._rounds.wake()
 
     def wish(self, change: Change) -> None:
         """An operator wants something of the next view (R1)."""
         self.member.change(change, trio.current_time())
-        self._work.wake()
+        self._rounds.wake()
 
     def force(self) -> None:
         """An operator has this machine go on alone: what others have ordered since is lost."""
@@ -235,7 +235,7 @@ class Bridge:
         cluster, lineage = rng.randbytes(UUID_BYTES), rng.getrandbits(LINEAGE_BITS)
         self._note(WARNING, "view_forced cluster=%s", cluster.hex())
         self.member.force(cluster, lineage, trio.current_time())
-        self._work.wake()
+        self._rounds.wake()
 
     def status(self) -> RowStatus:
         standing, store = self.member.standing, self.store
@@ -266,12 +266,14 @@ class Bridge:
 
     # -- the mailbox ------------------------------------------------------------------------
 
-    def post(self, event: Event, size: int = 0) -> None:
+    def post(self, event: Event) -> None:
         self._events.append(event)
-        self._unread += size
-        self._work.wake()
+        self._rounds.wake()
 
-    async def wait_room(self) -> None:
+    async def bring(self, heard: Heard, size: int) -> None:
+        self._events.append(heard)
+        self._unread += size
+        await self.turn()
         while self._unread > UNREAD_BYTES_MAX:
             if self._room is None:
                 self._room = trio.Event()
@@ -279,19 +281,16 @@ class Bridge:
 
     # -- rounds -----------------------------------------------------------------------------
 
-    async def _rounds(self) -> None:
-        while True:
-            self._feed()
-            await self._perform(self.member.take_effects(trio.current_time(), self._env.wall_us()))
-            await self._jobs.run()
-            if self.store.reserve.state != self._disk:
-                self._disk = self.store.reserve.state
-                self.member.hear_disk(self._disk, trio.current_time())
-                self._work.wake()
-            self.on_round()
-            if self.store.dirty:
-                self._syncing.wrote()
-            await self._work.wait()
+    async def _round(self) -> None:
+        self._feed()
+        await self._perform(self.member.take_effects(trio.current_time(), self._env.wall_us()))
+        if self.store.reserve.state != self._disk:
+            self._disk = self.store.reserve.state
+            self.member.hear_disk(self._disk, trio.current_time())
+            self._rounds.due = True
+        self.on_round()
+        if self.store.dirty:
+            self._syncing.wrote()
 
     def _feed(self) -> None:
         """All that came since the last round."""
@@ -303,15 +302,12 @@ class Bridge:
         for event in events:
             match event:
                 case Heard(peer, messages):
-                    member.hear_from(peer, now)
+                    if not messages:
+                        member.hear_from(peer, now)
                     for message in messages:
                         member.receive(peer, message, now)
-                        if isinstance(message, WantImage):
-                            self.giving.wanted(peer, message)
-                        elif isinstance(message, Ask | Mended):
-                            self.repair.heard(peer, message)
-                        elif isinstance(message, ImageOffer | ImageSlice | NoImage):
-                            self._taking.heard(peer, message)
+                        if type(message) in BETWEEN_STORES:
+                            self._heard(peer, message)
                 case Up(peer):
                     member.link_up(peer, now)
                 case Down(peer, by_peer):
@@ -329,6 +325,14 @@ class Bridge:
             self.repair.beat()
             reached = neighbours.routes.paths
             self.links.dial_standby(self._standby.beat(now, neighbours.linked, reached))
+
+    def _heard(self, peer: int, message: Message) -> None:
+        if isinstance(message, WantImage):
+            self.giving.wanted(peer, message)
+        elif isinstance(message, Ask | Mended):
+            self.repair.heard(peer, message)
+        elif isinstance(message, ImageOffer | ImageSlice | NoImage):
+            self._taking.heard(peer, message)
 
     async def _perform(self, effects: Sequence[do.Effect]) -> None:
         journal, links = self.journal, self.links
@@ -382,7 +386,7 @@ class Bridge:
 
     def _no_image(self, peer: int) -> None:
         self.member.no_image(peer, trio.current_time())
-        self._work.wake()
+        self._rounds.wake()
 
     async def _become(self, offer: ImageOffer, base: BaseForm, segments: list[Segment]) -> bool:
         """An image takes the place of the row.  False: that has come so far itself (N5)."""
@@ -395,7 +399,7 @@ class Bridge:
         self._note(INFO, "image_taken position=%d", base.position)
         self.repair.replaced()
         self.on_image()
-        self._work.wake()
+        self._rounds.wake()
         return True
 
     async def _insist(self, write: Callable[..., object], *args: object) -> Item:
@@ -407,7 +411,9 @@ class Bridge:
         try:
             return await write(*args)  # type: ignore[misc, no-any-return]
         except Full as error:
-            if not await self.store.reserve.give_up():
+            with trio.CancelScope(shield=True):  # sim-ok: a name, and the dead take none away
+                has_room = await self.store.reserve.give_up()
+            if not has_room:
                 raise DiskFailed(f"the bridge cannot go on: {error}") from error
             return await write(*args)  # type: ignore[misc, no-any-return]
 
@@ -415,7 +421,7 @@ class Bridge:
 
     async def _beat_on(self) -> None:
         while True:
-            self._work.wake()
+            self._rounds.wake()
             late = trio.current_time() + self.options.timing.beat
             with trio.CancelScope(deadline=late) as self._resting:
                 await trio.sleep_forever()
@@ -428,7 +434,7 @@ class Bridge:
             await reserve.restore()
             reserve.look()
             if reserve.state != before:
-                self._work.wake()
+                self._rounds.wake()
             await trio.sleep(self.store.options.reserve_seconds)
 
     # -- who this is ------------------------------------------------------------------------

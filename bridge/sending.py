@@ -26,6 +26,7 @@ from .messages import Acks, Base, Control, Follow, Link, Mended, Message, Tail
 from .wire import Encoder
 
 AT_ONCE_BYTES: Final = 256 * KIB  # what is urgent waits behind so much
+_BULK: Final = frozenset((Bundle, Base, Follow, Mended))
 MESSAGE_BYTES: Final = 256  # what one that carries no bundle is taken for
 
 
@@ -46,16 +47,16 @@ class Sending:
         return not (self._out or self._urgent or self._bulk or self._leisure)
 
     def put(self, message: Message) -> None:
-        if _is_bulk(message):
+        if isinstance(message, Acks):
+            key = message[:2]  # view and member
+            self._urgent.pop(key, None)  # its place is behind what it may speak of
+            self._urgent[key] = message
+        elif _is_bulk(message):
             size = size_of(message)
             self._bulk.append((message, size))
             self.bulk_bytes += size
         elif isinstance(message, ImageSlice):
             self._leisure.append(message)
-        elif isinstance(message, Acks):
-            key = message.view, message.member
-            self._urgent.pop(key, None)  # its place is behind what it may speak of
-            self._urgent[key] = message
         elif isinstance(message, Link):
             self._urgent.pop(Link, None)
             self._urgent[Link] = message
@@ -123,10 +124,6 @@ def size_of(message: Message) -> int:
 
 
 def _is_bulk(message: Message) -> bool:
-    match message:
-        case Bundle() | Base() | Follow() | Mended():
-            return True
-        case Control(payload=Tail()):
-            return True
-        case _:
-            return False
+    if isinstance(message, Control):
+        return isinstance(message.payload, Tail)
+    return type(message) in _BULK

@@ -16,7 +16,7 @@ its member made before is here (T2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
@@ -142,6 +142,15 @@ class Streams:
             for origin, s in acks.acks.items():
                 if s > acked.get(origin, 0):
                     acked[origin] = s
+
+    @staticmethod
+    def least(newest: Iterable[Acks]) -> dict[int, int]:
+        """By origin, what all of these have acked, which are one or more."""
+        first, *others = [acks.acks for acks in newest]
+        least = first
+        for acked in others:
+            least = {o: min(s, acked[o]) for o, s in least.items() if o in acked}
+        return least
 
     # The order.
 

@@ -9,7 +9,7 @@ sync has made them durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -19,7 +19,7 @@ from duckrow.node.wakeup import Wakeup
 
 
 class Syncing:
-    def __init__(self, store: RowStore, on_synced: Callable[[], None]) -> None:
+    def __init__(self, store: RowStore, on_synced: Callable[[], Awaitable[None]]) -> None:
         self.done = 0  # token: all that was written before it was wanted is durable
         self._store, self._on_synced = store, on_synced
         self._wanted = 0
@@ -52,7 +52,7 @@ class Syncing:
                 token = self._wanted
                 await self._store.sync()
                 self.done = token
-                self._on_synced()
+                await self._on_synced()
             if self._store.unindexed:
                 self._indexer.wake()
 

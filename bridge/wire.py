@@ -83,10 +83,10 @@ class Kind(enum.IntEnum):
 
 
 class Encoder:
-    """Remembers the last bundle: it goes to several neighbours, one after the other."""
+    """Remembers the last Bundle and the last Acks: they go to several neighbours, one after the other."""
 
     def __init__(self) -> None:
-        self._last: tuple[Bundle, list[Buffer]] | None = None
+        self._last: dict[type, tuple[Message, list[Buffer]]] = {}
 
     def encode(self, message: Message) -> list[Buffer]:
         """The buffers of one frame.
@@ -94,13 +94,15 @@ class Encoder:
         Raises:
             LimitExceeded: it does not fit a frame.
         """
-        if isinstance(message, Bundle):
-            if self._last is None or self._last[0] is not message:
-                head, body = encode_bundle(message)
-                self._last = message, frames.encode(cbor.dumps([_BUNDLE, *head]), *body)
-            return self._last[1]
-        head, body = _ENCODE[type(message)](message)
-        return frames.encode(cbor.dumps(head), *body)
+        kind = type(message)
+        last = self._last.get(kind)
+        if last is not None and last[0] is message:
+            return last[1]
+        head, body = _ENCODE[kind](message)
+        buffers = frames.encode(cbor.dumps(head), *body)
+        if kind in _SAID_TO_SEVERAL:
+            self._last[kind] = message, buffers
+        return buffers
 
 
 class Decoder:
@@ -176,6 +178,11 @@ def _decode_link(fields: list[Any], _: Buffer) -> Link:
     )
 
 
+def _encode_whole_bundle(bundle: Bundle) -> Written:
+    head, body = encode_bundle(bundle)
+    return Written([_BUNDLE, *head], body)
+
+
 def _encode_acks(acks: Acks) -> Written:
     view, member, s, of, beat = acks
     return Written([_ACKS, view, member, s, beat, *pairs(of)])
@@ -247,8 +254,10 @@ _FOLLOW: Final = int(Kind.FOLLOW)
 _CONTROL: Final = int(Kind.CONTROL)
 _MENDED: Final = int(Kind.MENDED)
 
+_SAID_TO_SEVERAL: Final = frozenset((Bundle, Acks))
 _ENCODE: Final[dict[type, Callable[[Any], Written]]] = {
     Link: _encode_link,
+    Bundle: _encode_whole_bundle,
     Acks: _encode_acks,
     Base: lambda base: Written([int(Kind.BASE), *base]),
     Follow: _encode_follow,

@@ -32,6 +32,7 @@ from .records import RecordKind, padding, size_of
 from .row import Bundle, Item, View
 from .writing import ITEM_BYTES_MAX, Writer
 
+RECENT_BUNDLES: Final = 8  # whose encoding is remembered
 JOIN_BYTES_MAX: Final = 8 * KIB  # a body below this is copied: cheaper than a buffer of its own
 
 
@@ -50,7 +51,7 @@ class Appending:
         """
         chronicle, writer = self._chronicle, self._writer
         content = Bundle(view, origin, s, lamport, stamp, tuple(commands))
-        crc, head, body, length = encoded(content)
+        crc, _, head, body, length = _encoded(content)
         size = size_of(len(head), length)
         segment = await writer.room(size + ITEM_BYTES_MAX)
         # From here on there is no checkpoint: the write and what is known of it are one.
@@ -61,8 +62,7 @@ class Appending:
         item = writer.record(
             RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), offset + size
         )
-        body[0] = bundle + body[0]
-        writer.write([*body, item], size + len(item))
+        writer.write([bundle + body[0], *body[1:], item], size + len(item))
         chronicle.position, chronicle.digest, chronicle.heard[origin] = position, digest, s
         writer.count(where, position)
         return Item(position, where, crc, content)
@@ -95,13 +95,12 @@ class Appending:
             Full, DiskFailed: as `append`.
         """
         writer = self._writer
-        crc, head, body, length = encoded(bundle)
+        crc, _, head, body, length = encoded(bundle)
         size = size_of(len(head), length)
         segment = await writer.room(size)
         where = place(segment.number, segment.size)
         record = writer.record(RecordKind.BUNDLE, head, segment.size, body_length=length)
-        body[0] = record + body[0]
-        writer.write(body, size)
+        writer.write([record + body[0], *body[1:]], size)
         self._chronicle.received(where, Waiting(bundle.view, bundle.origin, bundle.s, crc))
         return where
 
@@ -153,20 +152,38 @@ class Appending:
 
 class Encoded(NamedTuple):
     crc: int  # of the item
+    heads_length: int  # of the heads block, not padded
     head: bytes
     body: list[Buffer]  # the heads block first, then the bodies
     length: int  # of the body
 
 
 def encoded(bundle: Bundle) -> Encoded:
-    """As it lies in a record, and goes from bridge to bridge; large bodies are not copied."""
+    """As it lies in a record, and goes from bridge to bridge; large bodies are not copied.
+
+    A bundle is written, sent and told, one soon after the other: the last few are remembered.
+    """
+    found = _recent.get(id(bundle))
+    if found is not None:
+        return found[1]  # what is remembered lives, so no other has its id
+    if len(_recent) == RECENT_BUNDLES:
+        del _recent[next(iter(_recent))]
+    form = _encoded(bundle)
+    _recent[id(bundle)] = bundle, form
+    return form
+
+
+def _encoded(bundle: Bundle) -> Encoded:
     view, origin, s, lamport, stamp, commands = bundle
     count, heads = len(commands), join_heads(commands)
     crc = item_crc(view, origin, s, lamport, stamp, count, heads)
     head = encode_bundle(view, origin, s, lamport, stamp, count, heads, crc)
     bodies, length = _gather(commands)
-    heads += padding(len(heads))
-    return Encoded(crc, head, [heads, *bodies], length + len(heads))
+    padded = heads + padding(len(heads))
+    return Encoded(crc, len(heads), head, [padded, *bodies], length + len(padded))
+
+
+_recent: dict[int, tuple[Bundle, Encoded]] = {}  # by id
 
 
 def _gather(commands: Sequence[Command]) -> tuple[list[Buffer], int]:

@@ -41,7 +41,7 @@ from .wakeup import Wakeup
 
 RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
 TOLD_SECONDS: Final = 1.0  # for a bridge to say how it is
-SETTLE_AT: Final = 64  # bundles; fewer go with what is said next, or when the bridge is idle
+SETTLE_AT: Final = 64  # bundles; fewer when the bridge has come to rest
 AHEAD_BYTES: Final = 1 * MIB  # of an image, on its way to the bridge
 COMMAND_BYTES: Final = 256  # what a command that waits costs besides its bytes
 
@@ -165,7 +165,6 @@ class BridgedRow:
             # It is on this disk, and a second copy would only take room there.
             self._tell_staged([command.head for command in commands])
         elif self._output is not None:
-            self._settle_applied()
             self._send(wire.submit(commands, accepted=accepted))
 
     def withdraw(self, command: Command) -> bool:

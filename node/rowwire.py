@@ -81,8 +81,8 @@ def as_view(value: object) -> View:
 def encode_bundle(bundle: Bundle) -> Written:
     form = encoded(bundle)
     view, origin, s, lamport, stamp, commands = bundle
-    heads = sum(2 + len(head) for head, _ in commands)
-    return Written([view, origin, s, lamport, stamp, len(commands), heads, form.crc], form.body)
+    told = [view, origin, s, lamport, stamp, len(commands), form.heads_length, form.crc]
+    return Written(told, form.body)
 
 
 def encode_heads(bundle: Bundle) -> Written:

@@ -98,9 +98,11 @@ class Writer:
         self.check()
         while self._is_full(size):
             full = self.open
-            async with self._rolling:  # several may find it full
-                if self.open is full:
-                    await self.roll()
+            # Whoever writes has begun something that belongs together.
+            with trio.CancelScope(shield=True):  # sim-ok: some names, and the dead write none
+                async with self._rolling:  # several may find it full
+                    if self.open is full:
+                        await self.roll()
         assert self.open is not None
         return self.open
 

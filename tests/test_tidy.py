@@ -59,6 +59,7 @@ SHELLS = {
     "bridge/repair.py": {"trio"},
     "bridge/links.py": {"trio"},
     "bridge/process.py": {"trio"},
+    "bridge/rounds.py": {"trio"},
     "bridge/serving.py": {"trio"},
     "bridge/syncing.py": {"trio"},
     "node/env.py": {"trio"},  # the seams name trio's stream type

@@ -318,3 +318,37 @@ def test_stages_of_two_runs_have_different_names() -> None:
 
     assert len(set(names_)) == 2
     assert run(1) != run(1, 1)
+
+
+def test_along_a_chain_acks_come_back_in_one_wave() -> None:
+    """T3: what some have acked helps nobody who hears of the others by the same way."""
+    cluster = Cluster(1, 2, 3, 4, edges=[(1, 2), (2, 3), (3, 4)], level="write")
+    cluster.submit(1, "one")
+    cluster.settle()
+
+    told = {(a, b): [m.member for m in sent] for (a, b), sent in acks_by_link(cluster).items()}
+    assert sorted(told[4, 3]) == [4]
+    assert sorted(told[3, 2]) == [3, 4]
+    assert sorted(told[2, 1]) == [2, 3, 4]
+    assert all(cluster.words(id_) == ["one"] for id_ in cluster.members)
+
+
+def test_what_waits_for_the_acks_of_others_is_told_with_the_next_beat() -> None:
+    """T3, S2: else the one that is near would be held for the one that stalls."""
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)], level="write")
+    cluster.stops = lambda a, b, message: b == 3 and isinstance(message, Bundle)
+    cluster.submit(1, "one")
+    cluster.settle()
+    assert cluster.members[1].ordering.streams.acked[2].get(1, 0) == 0
+
+    cluster.beats()
+    assert cluster.members[1].ordering.streams.acked[2][1] == 1
+    assert cluster.members[1].ordering.streams.acked[3].get(1, 0) == 0
+
+
+def acks_by_link(cluster: Cluster) -> dict[tuple[int, int], list[Acks]]:
+    found: dict[tuple[int, int], list[Acks]] = {}
+    for a, b, message in cluster.sent:
+        if isinstance(message, Acks):
+            found.setdefault((a, b), []).append(message)
+    return found

@@ -351,3 +351,29 @@ def test_an_example_of_the_page_is_what_is_sent(name: str) -> None:
 def test_the_page_knows_every_kind() -> None:
     assert table("Messages") == {kind.name: int(kind) for kind in Kind}
     assert table("Control") == {kind.name: int(kind) for kind in PayloadKind}
+
+
+def test_a_link_that_says_the_same_is_the_same_and_one_that_says_more_is_read() -> None:
+    said = [
+        Link(1, position, (0, b""), 1, "ok", {1: (1,)}, {1: 7}, None, b"\x11" * 16)
+        for position in (9, 9, 10, 9)
+    ]
+    decoder, heard = wire.Decoder(), []
+    for link in said:
+        reader = FrameReader()
+        reader.accept_hello()
+        reader.receive_data(b"".join(Encoder().encode(link)))
+        frame = reader.next_frame()
+        assert frame is not None
+        heard.append(decoder.decode(frame))
+
+    assert heard == said
+    assert heard[0] is heard[1]
+
+
+def test_what_is_remembered_of_a_bundle_is_never_taken_for_another() -> None:
+    for s in range(1, 100):
+        bundle = Bundle(1, 2, s, s, 0, (Command(b"head %d" % s, b""),))
+        assert encoded(bundle).crc == encoded(bundle._replace()).crc
+        assert encoded(bundle).crc != encoded(bundle._replace(s=s + 1)).crc
+        assert b"head %d" % s in bytes(encoded(bundle).body[0])

@@ -204,6 +204,7 @@ class OneMachine:
             answer = self._waiting[seq] = trio.Event()
             try:
                 self.bridge.submit([makers.produce(turn, "rides", BODY, 3)])
+                await self.bridge.turn()
             except NoQuorum:
                 seq -= 1
                 self.busy = False

@@ -384,9 +384,9 @@ _BUGS = [
         "S1",
         "a cut between two who see a third removes nobody",
         (
-            "bridge/ordering.py",
-            "        self.neighbours.pass_acks(acks)\n        if self._only",
-            "        if self._only",
+            "bridge/neighbours.py",
+            "for each in feeds if each in streams.newest]",
+            "for each in feeds if each in streams.newest and each == self.standing.id]",
         ),
         profile=MIXED,
     ),

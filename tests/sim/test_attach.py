@@ -11,7 +11,7 @@ from duckrow.node import makers
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
-from duckrow.node.errors import Conflict, NoQuorum
+from duckrow.node.errors import Conflict, DiskFailed, NoQuorum
 from duckrow.node.row import Bundle
 from sim.clusterkit import BODY
 from sim.pairkit import NODE_PORT, Split, play
@@ -310,3 +310,22 @@ def test_what_a_bridge_was_told_cannot_be_withdrawn() -> None:
         assert not node.row.withdraw(command)
 
     play(9, script)
+
+
+def test_what_fails_in_a_round_ends_the_bridge_whoever_had_brought_something() -> None:
+    """L1."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+
+        async def fails(*_: object) -> None:
+            raise DiskFailed("a write in the row store failed")
+
+        journal = split.bridges[2].journal
+        journal.receive = fails  # type: ignore[assignment, method-assign]
+        await trio.sleep(0.2)
+        assert not split.world.host("m2").alive
+        assert all(split.bridges[id_].status().active for id_ in (1, 3))
+
+    play(10, script, tolerate=(DiskFailed,))

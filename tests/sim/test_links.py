@@ -37,16 +37,15 @@ class End:
     over: bool = False  # what the end of the world does is of no interest
     links: Links = attrs.field(init=False)
 
-    def post(self, event: Event, _size: int = 0) -> None:
-        if self.over:
-            return
-        if isinstance(event, Heard):
-            self.heard.append(trio.current_time())
-            self.events += event.messages
-        else:
+    def post(self, event: Event) -> None:
+        if not self.over:
             self.events.append(event)
 
-    async def wait_room(self) -> None:
+    async def bring(self, heard: Heard, _size: int) -> None:
+        if self.over:
+            return
+        self.heard.append(trio.current_time())
+        self.events += heard.messages
         if self.room is not None:
             await self.room.wait()
 

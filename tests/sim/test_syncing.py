@@ -40,7 +40,7 @@ def test_nothing_is_told_to_be_durable_before_a_sync_that_began_after_it_was_wri
     async def main(_env: Env) -> None:
         disk = Disk()
 
-        def synced() -> None:
+        async def synced() -> None:
             assert syncing.done <= disk.durable
             told.append(syncing.done)
 
@@ -62,9 +62,12 @@ def test_nothing_is_told_to_be_durable_before_a_sync_that_began_after_it_was_wri
 
 def test_at_level_write_what_was_written_is_synced_soon_and_nobody_looks_before() -> None:
     async def main(_env: Env) -> None:
+        async def nobody_waits() -> None:
+            raise AssertionError("what nobody wanted is told to nobody")
+
         disk = Disk()
         disk.options = StoreOptions(level=WRITE)
-        syncing = Syncing(cast(RowStore, disk), lambda: None)
+        syncing = Syncing(cast(RowStore, disk), nobody_waits)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(syncing.run)
             await trio.sleep(60)
