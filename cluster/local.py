@@ -202,6 +202,11 @@ class LocalCluster:
     def url(self, which: int | str) -> str:
         return self.machine(which).url
 
+    @property
+    def everywhere(self) -> str:
+        """The addresses of all its nodes, as one URL."""
+        return "duck://" + ",".join(each.url.removeprefix("duck://") for each in self.machines)
+
     def client(self, which: int | str) -> Client:
         """One for whoever needs no other."""
         machine = self.machine(which)

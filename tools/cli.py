@@ -56,6 +56,7 @@ INDEX: Final = {
         "backup": "Copy a node, while it runs or not, to a folder from which it can be restored",
         "restore": "Make the folder of a node from a backup",
         "bench": "Measure what a node does here",
+        "chaos": "Hurt a cluster under load, and check what is left",
     },
     "Help": {
         "why": "Say why something stands still, and what to run next",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,17 +11,15 @@ from .clients import client_of
 from .command import DONE, FAILED, Args, Command, option
 from .console import Console
 from .output import output_of
-from .rows import Row
 
 if TYPE_CHECKING:
     from duckrow import Client
 
 FIELDS: Final = ("same", "position", "nodes", "first_difference")
 
-Digest = Callable[[int], bytes | None]  # of a node's row up to a position; None: not known there
-
 
 def run(args: Args, console: Console) -> int:
+    from duckrow.cluster.comparing import compared, digest_of
     from duckrow.node.errors import DuckrowError
 
     with ExitStack() as stack:
@@ -58,55 +56,6 @@ def each_of(args: Args, console: Console) -> Sequence[str | None]:
         return urls
     url = args.url or console.environ.get("DUCKROW_URL")
     return [url_of(address) for address in read_url(url)] if url else [None]
-
-
-def digest_of(client: Client) -> Digest:
-    from duckrow.node.errors import Corrupt, NotFound
-
-    def digest(position: int) -> bytes | None:
-        try:
-            return client.digest(position)
-        except (NotFound, Corrupt):
-            return None
-
-    return digest
-
-
-def compared(statuses: Sequence[Mapping[str, Any]], digests: Sequence[Digest]) -> Row:
-    """The rows up to the position that all have come to; and the states, where they are of one."""
-    position = min(status["position"] for status in statuses)
-    first = None if _agree(digests, position) else _first(digests, position)
-    hashes: dict[int, set[str]] = {}
-    for status in statuses:
-        hashes.setdefault(status["hashed"], set()).add(status["state_hash"])
-    if first is None:
-        first = min((at for at, found in hashes.items() if len(found) > 1), default=None)
-    return {
-        "same": first is None,
-        "position": position,
-        "nodes": {
-            status["node"]: {"position": status["position"], "hash": status["state_hash"]}
-            for status in statuses
-        },
-        "first_difference": first,
-    }
-
-
-def _agree(digests: Sequence[Digest], position: int) -> bool:
-    """As far as they are known: what a node keeps no more, it cannot be asked for."""
-    return len({found for digest in digests if (found := digest(position)) is not None}) <= 1
-
-
-def _first(digests: Sequence[Digest], position: int) -> int:
-    """Of the positions at which they differ: a digest is of all up to there."""
-    same, differs = 0, position
-    while differs - same > 1:
-        middle = (same + differs) // 2
-        if _agree(digests, middle):
-            same = middle
-        else:
-            differs = middle
-    return differs
 
 
 COMMANDS: Final = (

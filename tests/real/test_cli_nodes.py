@@ -11,6 +11,7 @@ import pytest
 
 import duckrow as library
 from clikit import Done, duckrow
+from duckrow.cluster.comparing import Digest, compared
 from duckrow.node.entries import Entries
 from duckrow.node.realio import RealDisk
 from duckrow.node.topicinfo import PartitionInfo, Pin, TopicInfo
@@ -19,7 +20,6 @@ from duckrow.tools.cli_bench import percentile
 from duckrow.tools.cli_doctor import of_data, of_status
 from duckrow.tools.cli_status import told as told_status
 from duckrow.tools.cli_trace import told
-from duckrow.tools.cli_verify import Digest, compared
 from duckrow.tools.cli_why import of_archive, of_node, of_topic
 
 

@@ -1,0 +1,176 @@
+"""Hurts a cluster under load as a seed says, and judges what its clients were told and saw.
+
+    faultplan.py ──► nemesis.py ──► cluster ◄── chaosload.py ──► history ──► checker.py
+
+In the end everything is healed, each node is read once more, and the digests of the rows are compared.
+The faults follow from the seed, but the processes do not: a run is repeated as far as its plan goes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from duckrow.node.errors import DuckrowError
+
+from . import faultplan
+from .chaosload import Load
+from .comparing import compared, digest_of
+from .faultplan import OF_DISKS, Fault, Ground
+from .history import Report
+from .local import LocalCluster
+from .nemesis import Disk, Nemesis
+from .plan import Plan, name_of
+from .thindisk import MountedDisk, ThinDisk, is_own, keep_mounts
+
+LOOK_SECONDS: Final = 0.2
+AFTER_SECONDS: Final = 330.0  # until all is well in the end: who stalled often is let in that late
+
+# Of disks that are small: reserves to match, and many segments, so that much is in sealed ones.
+SMALL: Final = {
+    "DUCKROW__STORE__SEGMENT": "2MiB",
+    "DUCKROW__STORE__SOFT_RESERVE": "16MiB",
+    "DUCKROW__STORE__SOFT_RESERVE_SHARE": "0%",
+    "DUCKROW__STORE__HARD_RESERVE": "8MiB",
+}
+
+Told = Callable[[float, Fault], None]  # seconds from the beginning, what happens now
+
+
+@attrs.frozen
+class Result:
+    seconds: float  # of faults
+    faults: Counter[str]
+    operations: int
+    acknowledged: int  # entries
+    accepted: int
+    unknown: int  # entries whose producer was told nothing certain
+    progress: tuple[float, ...]  # seconds from each healing to the next ordered command
+    healed: float  # seconds from the last healing until every node ordered one
+    report: Report
+
+
+def ground_of(cluster: LocalCluster, disks: Mapping[str, Disk]) -> Ground:
+    """What of a cluster can be hurt, and why not the rest."""
+    impossible = {}
+    if not cluster.plan.has_wires:
+        impossible["slow-link"] = "its links have no wires: start it with --delay 0.1, or another"
+    for kind in OF_DISKS - {"flip"}:
+        if not disks:
+            impossible[kind] = (
+                "its machines have no disks of their own: without --dir, as root, they get some"
+            )
+    if disks and not all(isinstance(disk, ThinDisk) for disk in disks.values()):
+        impossible["failed-syncs"] = (
+            "nobody knows what its disks lie on: without --dir, as root, they get others"
+        )
+    names = tuple(machine.name for machine in cluster.machines)
+    return Ground(names, tuple(sorted(cluster.plan.links)), impossible)
+
+
+def disks_of(cluster: LocalCluster) -> dict[str, Disk]:
+    """Of those machines whose folder is a file system of its own."""
+    found: dict[str, Disk] = {}
+    for machine in cluster.machines:
+        if is_own(machine.data):
+            found[machine.name] = MountedDisk(machine.data)
+    return found if len(found) == len(cluster.machines) else {}
+
+
+@contextmanager
+def own_cluster(plan: Plan, *, disks: bool) -> Iterator[tuple[LocalCluster, dict[str, Disk]]]:
+    """One that ends with this.  `disks`: each machine gets a small one of its own; that is for root."""
+    prefix = "duckrow-chaos-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as home:
+        thin: dict[str, Disk] = {}
+        if disks:
+            keep_mounts()
+            os.environ.update(SMALL)
+            for name in map(name_of, plan.ids):
+                thin[name] = ThinDisk(Path(home, name))
+        with LocalCluster.launch(plan, Path(home)) as cluster:
+            yield cluster, thin
+
+
+def run(
+    cluster: LocalCluster,
+    disks: Mapping[str, Disk],
+    scenario: str,
+    seed: int,
+    seconds: float,
+    told: Told,
+    *,
+    entries: int = 0,
+) -> Result:
+    """So long, or, if `entries` are asked for, until so many are acknowledged.
+
+    Raises:
+        NotFound, Refused: there is no such scenario, or not here.
+        Timeout: a machine does not order any more, in the end.
+    """
+    began = time.monotonic()
+    plan = faultplan.faults(seed, scenario, ground_of(cluster, disks))
+    nemesis = Nemesis(cluster, plan, disks, lambda fault: told(time.monotonic() - began, fault))
+    load = Load(cluster, f"chaos-{seed}-{random.SystemRandom().getrandbits(32):08x}")
+    stop = threading.Event()
+    hurting = threading.Thread(target=nemesis.run, args=(stop,), name="nemesis", daemon=True)
+    load.start()
+    try:
+        hurting.start()
+        while not load.failed.wait(LOOK_SECONDS) and hurting.is_alive():
+            if load.seconds > seconds or (entries and load.acknowledged >= entries):
+                break
+        lasted = load.seconds
+    finally:
+        stop.set()
+        hurting.join()
+        load.stop()
+    try:
+        healed = time.monotonic()
+        stuck = [*nemesis.stuck, *_wait_for_all(cluster)]
+        healed = time.monotonic() - healed
+        load.finish()
+        same = _compared(cluster)
+    finally:
+        load.abandon()
+    report = load.judged()
+    for each in stuck:
+        report.add("stuck-cluster", each)
+    if not same["same"]:
+        report.add("not-converged", f"the rows differ at position {same['first_difference']}")
+    if report.ok:
+        cluster.client(0).delete_topic(load.topic)
+    return Result(
+        seconds=lasted,
+        faults=nemesis.faults,
+        operations=load.operations,
+        acknowledged=load.acknowledged,
+        accepted=len(load.accepted),
+        unknown=load.unknown,
+        progress=tuple(nemesis.progress),
+        healed=healed,
+        report=report,
+    )
+
+
+def _wait_for_all(cluster: LocalCluster) -> Iterator[str]:
+    for machine in cluster.machines:
+        try:
+            cluster.wait(machine.name, seconds=AFTER_SECONDS)
+        except DuckrowError as error:
+            yield str(error)
+
+
+def _compared(cluster: LocalCluster) -> dict[str, Any]:
+    clients = [cluster.client(machine.name) for machine in cluster.machines]
+    return compared([each.status() for each in clients], [digest_of(each) for each in clients])
