@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,13 +91,14 @@ def disks_of(cluster: LocalCluster) -> dict[str, Disk]:
 def own_cluster(plan: Plan, *, disks: bool) -> Iterator[tuple[LocalCluster, dict[str, Disk]]]:
     """One that ends with this.  `disks`: each machine gets a small one of its own; that is for root."""
     prefix = "duckrow-chaos-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as home:
+    with tempfile.TemporaryDirectory(prefix=prefix) as home, ExitStack() as mounted:
         thin: dict[str, Disk] = {}
         if disks:
             keep_mounts()
             os.environ.update(SMALL)
             for name in map(name_of, plan.ids):
-                thin[name] = ThinDisk(Path(home, name))
+                disk = thin[name] = ThinDisk(Path(home, name))
+                mounted.callback(disk.forget)
         with LocalCluster.launch(plan, Path(home)) as cluster:
             yield cluster, thin
 

@@ -66,6 +66,11 @@ class ThinDisk:
         for folder in (self.data, self._below):
             (folder / BALLOON).unlink(missing_ok=True)
 
+    def forget(self) -> None:
+        """Nothing is mounted any more."""
+        for folder in (self.data, self._below):
+            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+
 
 class MountedDisk:
     """The disk that the folder of a machine has to itself, made by somebody else."""
