@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -26,11 +26,12 @@ from duckrow.node.errors import DuckrowError
 from . import faultplan
 from .chaosload import Load
 from .comparing import compared, digest_of
-from .faultplan import OF_DISKS, Fault, Ground
+from .faultplan import OF_DISKS, OF_LINKS, Fault, Ground
 from .history import Report
 from .local import LocalCluster
+from .machine import Machine
 from .nemesis import Disk, Nemesis
-from .plan import Plan, name_of
+from .plan import Plan
 from .thindisk import MountedDisk, ThinDisk, is_own, keep_mounts
 
 LOOK_SECONDS: Final = 0.2
@@ -62,9 +63,10 @@ class Result:
 
 def ground_of(cluster: LocalCluster, disks: Mapping[str, Disk]) -> Ground:
     """What of a cluster can be hurt, and why not the rest."""
-    impossible = {}
+    impossible: dict[str, str] = {}
     if not cluster.plan.has_wires:
-        impossible["slow-link"] = "its links have no wires: start it with --delay 0.1, or another"
+        why = "its links have no wires: start the cluster with `duckrow cluster up --delay 0.1`"
+        impossible |= dict.fromkeys(OF_LINKS if not cluster.links.by else ["slow-link"], why)
     for kind in OF_DISKS - {"flip"}:
         if not disks:
             impossible[kind] = (
@@ -90,16 +92,18 @@ def disks_of(cluster: LocalCluster) -> dict[str, Disk]:
 @contextmanager
 def own_cluster(plan: Plan, *, disks: bool) -> Iterator[tuple[LocalCluster, dict[str, Disk]]]:
     """One that ends with this.  `disks`: each machine gets a small one of its own; that is for root."""
-    prefix = "duckrow-chaos-"
-    with tempfile.TemporaryDirectory(prefix=prefix) as home, ExitStack() as mounted:
-        thin: dict[str, Disk] = {}
+    thin: dict[str, Disk] = {}
+    with tempfile.TemporaryDirectory(prefix="duckrow-chaos-") as home, ExitStack() as mounted:
+
+        def prepare(machines: Sequence[Machine]) -> None:
+            for machine in machines:
+                disk = thin[machine.name] = ThinDisk(machine.home)
+                mounted.callback(disk.forget)
+
         if disks:
             keep_mounts()
             os.environ.update(SMALL)
-            for name in map(name_of, plan.ids):
-                disk = thin[name] = ThinDisk(Path(home, name))
-                mounted.callback(disk.forget)
-        with LocalCluster.launch(plan, Path(home)) as cluster:
+        with LocalCluster.launch(plan, Path(home), prepare=prepare if disks else None) as cluster:
             yield cluster, thin
 
 

@@ -73,7 +73,7 @@ class Load:
         if self._errors:
             raise self._errors[0]
         for machine in self.cluster.machines:
-            self.history.finals[machine.name] = {self._key: Content(1, self._all_of(machine.name))}
+            self.history.finals[machine.name] = {self._key: self._all_of(machine.name)}
         self.history.ended = self.seconds
 
     def abandon(self) -> None:
@@ -177,14 +177,15 @@ class Load:
         if row is not None:
             row.close(timeout=0)
 
-    def _all_of(self, node: str) -> list[int]:
-        found: list[int] = []
+    def _all_of(self, node: str) -> Content:
+        numbers: list[int] = []
+        values: list[int] = []
         with self.cluster.connect(node, timeout=READ_SECONDS) as row:
             row.barrier()
-            while page := row.pull(self.topic, len(found), limit=PULL_LIMIT):
-                assert page[0].number == len(found) + 1, f"{node} has no entry {len(found) + 1}"
-                found += [int.from_bytes(each.value, "big") for each in page]
-        return found
+            while page := row.pull(self.topic, numbers[-1] if numbers else 0, limit=PULL_LIMIT):
+                numbers += [each.number for each in page]
+                values += [int.from_bytes(each.value, "big") for each in page]
+        return Content(numbers[0] if numbers else 1, values, numbers)
 
     def _anybody(self, name: str) -> Client:
         return Client(read_url(self.cluster.everywhere), name=name, timeout=ANSWER_SECONDS)

@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -91,13 +91,14 @@ class LocalCluster:
         leash: bool = True,
         ports: Sequence[int] = (),
         keep: bool | None = None,
+        prepare: Callable[[Sequence[Machine]], None] | None = None,
     ) -> Self:
         """All machines run, and order; without a folder it lives in a temporary one.
 
         `leash`: it ends when this process does, however that ends.  `ports`: instead of free ones.
         `keep`: what is in its folder stays when it ends, and the next one there goes on with the disks;
         else nothing is left of it.  If nothing is said of it, it stays in a folder that was given; what was
-        kept once stays.
+        kept once stays.  `prepare`: is called when its folders are there and nothing runs yet.
 
         Raises:
             Conflict: there is a cluster in that folder, or something else.
@@ -120,6 +121,8 @@ class LocalCluster:
             with ExitStack() as undo:
                 undo.callback(found._end_processes, keep=keep)
                 found._write()
+                if prepare is not None:
+                    prepare(found.machines)
                 found.links.start(processes)
                 found._start_machines()
                 for machine in found.machines:

@@ -104,7 +104,7 @@ class Nemesis:
             with self._anybody(PROGRESS_SECONDS) as row:
                 row.barrier()
             self.progress.append(time.monotonic() - began)
-            until(self._all_vote, VOTES_SECONDS, "a vote that was taken cannot be given again")
+            until(self._all_vote, VOTES_SECONDS, lambda: "a vote cannot be given back")
         except DuckrowError as error:
             self.stuck.append(f"after {', '.join(map(str, self._trail))}: {error}")
         self._trail.clear()

@@ -1,0 +1,151 @@
+"""Clusters that are hurt under load: what is reported, and that all is well afterwards."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duckrow.cluster import chaos
+from duckrow.cluster.faultplan import SCENARIOS, Fault
+from duckrow.cluster.local import LocalCluster
+from duckrow.cluster.plan import Plan, Wires
+from duckrow.cluster.ports import no_namespaces
+from duckrow.cluster.processes import environment
+from duckrow.tools.cli_chaos import PROMISES, row_of
+
+CHAOS = [sys.executable, "-m", "duckrow.tools.cli", "chaos", "run"]
+TOPOLOGY = "chain"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    plan = Plan(nodes=3, topology=TOPOLOGY, durability="write", wires=Wires())
+    with LocalCluster.launch(plan) as found:
+        yield found
+
+
+def test_a_cluster_that_is_hurt_keeps_its_promises(cluster: LocalCluster) -> None:
+    said: list[str] = []
+
+    result = chaos.run(cluster, {}, "all", 5, 8.0, lambda _, fault: said.append(str(fault)))
+
+    row = row_of(result, "all", 5)
+    assert row["ok"], str(result.report)
+    assert row["acknowledged"] > 0
+    assert row["operations"] > 0
+    assert sum(row["faults"].values()) == len(said) > 0
+    assert not any(row[promise] for promise in PROMISES)
+    assert not any(topic.startswith("chaos-") for topic in cluster.client(0).topics())
+
+
+def test_what_is_taken_away_behind_its_back_is_reported(cluster: LocalCluster) -> None:
+    """Entries that somebody prunes were acknowledged and are gone: as if the product had lost them."""
+
+    def sabotage(_: float, __: Fault) -> None:
+        with cluster.connect(0) as row:
+            (topic,) = (name for name in row.topics() if name.startswith("chaos-"))
+            last = row.topic(topic).partitions[0].last
+            row.prune(topic, last)
+
+    result = chaos.run(cluster, {}, "pause", 1, 4.0, sabotage)
+
+    row = row_of(result, "pause", 1)
+    assert not row["ok"]
+    assert row["lost"] + sum(row["other"].values()) + row["skipped"] > 0
+    (topic,) = (name for name in cluster.client(0).topics() if name.startswith("chaos-"))
+    cluster.client(0).delete_topic(topic)
+
+
+def test_whoever_is_interrupted_heals_what_was_hurt(cluster: LocalCluster) -> None:
+    command = [*CHAOS, "pause", "--seed", "3", "--duration", "60", "--dir", str(cluster.folder)]
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        assert "pause, seed 3" in running.stderr.readline()
+        assert "stands still" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        running.communicate()
+
+    assert running.returncode == 130
+    for machine in cluster.machines:
+        assert not machine.is_paused
+        cluster.wait(machine.name)
+
+
+def test_a_run_starts_a_cluster_of_its_own_and_ends_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*CHAOS, "kill", "--seed", "2", "--nodes", "2", "--duration", "2", "-o", "json"],
+        env={**environment(), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    assert row["ok"]
+    assert row["seed"] == 2
+    assert set(row["faults"]) <= set(SCENARIOS["kill"])
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_cannot_be_is_refused_before_anything_is_hurt(
+    tmp_path: Path, cluster: LocalCluster
+) -> None:
+    def said(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*CHAOS, *words],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        return done.returncode, done.stderr
+
+    code, told = said()
+    assert (code, "there is no cluster in" in told) == (3, True)
+    code, told = said("flood", "--dir", str(cluster.folder))
+    assert (code, "there is no scenario 'flood': kill, power" in told) == (3, True)
+    code, told = said("disk-full", "--dir", str(cluster.folder))
+    assert (code, "its machines have no disks of their own" in told) == (1, True)
+    code, told = said("kill", "--nodes", "3", "--dir", str(cluster.folder))
+    assert (code, "--nodes starts a cluster for this run" in told) == (2, True)
+
+
+@pytest.mark.long  # with disks of their own, or in namespaces: for root
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    ("seed", "nodes", "topology", "durability", "namespaces"),
+    [
+        (1, 3, "mesh", "write", False),
+        (2, 3, "chain", "fsync", False),
+        (3, 3, "mesh", "write", True),
+        (4, 5, "ring", "write", False),
+        (5, 5, "mesh", "write", True),
+    ],
+)
+def test_everything_at_once_breaks_no_promise(
+    seed: int, nodes: int, topology: str, durability: str, namespaces: bool
+) -> None:
+    """In a process of its own, since its mounts are."""
+    words = ["all", "--seed", str(seed), "--nodes", str(nodes), "--topology", topology]
+    words += ["--durability", durability, "--duration", "120", "-o", "json"]
+    if namespaces:
+        assert no_namespaces() == ""
+        words.append("--netns")
+    done = subprocess.run(
+        [*CHAOS, *words], env=environment(), capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = json.loads(done.stdout)
+    assert row["ok"]
+    assert len(row["faults"]) >= 6, row
