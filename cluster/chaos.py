@@ -67,14 +67,12 @@ def ground_of(cluster: LocalCluster, disks: Mapping[str, Disk]) -> Ground:
     if not cluster.plan.has_wires:
         why = "its links have no wires: start the cluster with `duckrow cluster up --delay 0.1`"
         impossible |= dict.fromkeys(OF_LINKS if not cluster.links.by else ["slow-link"], why)
-    for kind in OF_DISKS - {"flip"}:
-        if not disks:
-            impossible[kind] = (
-                "its machines have no disks of their own: without --dir, as root, they get some"
-            )
+    if not disks:
+        why = "its machines have no disks of their own: with --nodes, as root, they get some"
+        impossible |= dict.fromkeys(OF_DISKS - {"flip"}, why)
     if disks and not all(isinstance(disk, ThinDisk) for disk in disks.values()):
         impossible["failed-syncs"] = (
-            "nobody knows what its disks lie on: without --dir, as root, they get others"
+            "nobody knows what its disks lie on: with --nodes, as root, they get others"
         )
     names = tuple(machine.name for machine in cluster.machines)
     return Ground(names, tuple(sorted(cluster.plan.links)), impossible)
@@ -99,6 +97,7 @@ def own_cluster(plan: Plan, *, disks: bool) -> Iterator[tuple[LocalCluster, dict
             for machine in machines:
                 disk = thin[machine.name] = ThinDisk(machine.home)
                 mounted.callback(disk.forget)
+                disk.mount()
 
         if disks:
             keep_mounts()

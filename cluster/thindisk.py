@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from duckrow.node.errors import Refused
 CLONE_NEWNS: Final = 0x00020000
 IMAGE_MIB: Final = 384
 BELOW_MIB: Final = 640  # more than the image takes, so that nothing fails by itself
+PROGRAMS: Final = ("mount", "umount", "truncate", "mkfs.ext4")
 BALLOON: Final = "balloon"
 PIECE_BYTES: Final = 4096
 
@@ -32,13 +34,24 @@ def keep_mounts() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
         raise PermissionError(ctypes.get_errno(), "only root may have disks of its own")
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    _run("mount", "--make-rprivate", "/")
+
+
+def no_disks() -> str:
+    """Why there can be none here; empty: there can."""
+    if os.geteuid() != 0:
+        return "only root may mount them"
+    missing = [program for program in PROGRAMS if not _path_of(program)]
+    return f"there is no program {' nor '.join(missing)}" if missing else ""
 
 
 class ThinDisk:
     def __init__(self, home: Path) -> None:
-        """Mounted at `home`/data, before anything runs there."""
+        """To be mounted at `home`/data."""
         self.data, self._below = home / "data", home / "below"
+
+    def mount(self) -> None:
+        """Before anything runs there."""
         image = self._below / "image"
         for folder in (self.data, self._below):
             folder.mkdir(parents=True)
@@ -51,7 +64,7 @@ class ThinDisk:
             ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", plain, "-E", lazy, str(image)],
             ["mount", "-o", "loop", str(image), str(self.data)],
         ):
-            subprocess.run(command, check=True)
+            _run(*command)
         self.data.chmod(0o700)
 
     def fill(self) -> None:
@@ -91,6 +104,23 @@ class MountedDisk:
 def is_own(data: Path) -> bool:
     """Whether the folder of a machine is a file system of its own."""
     return data.exists() and os.path.ismount(data)
+
+
+def _path_of(program: str) -> str | None:
+    """Programs of the administrator are not on everybody's PATH."""
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def _run(program: str, *words: str) -> None:
+    """
+    Raises:
+        Refused: it failed; with what it said.
+    """
+    found = subprocess.run(
+        [_path_of(program) or program, *words], check=False, capture_output=True, text=True
+    )
+    if found.returncode:
+        raise Refused(f"a disk cannot be had: {program} says {found.stderr.strip()}")
 
 
 def _fill(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 from collections.abc import Mapping
@@ -64,8 +63,9 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
 
 def run(args: Args, console: Console) -> int:
     from duckrow.cluster import chaos
-    from duckrow.cluster.faultplan import possible
+    from duckrow.cluster.faultplan import OF_DISKS, SCENARIOS, possible
     from duckrow.cluster.local import LocalCluster
+    from duckrow.cluster.thindisk import no_disks
 
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
@@ -74,7 +74,7 @@ def run(args: Args, console: Console) -> int:
     with ExitStack() as stack:
         if args.nodes:
             plan = planned(args)
-            disks_too = os.geteuid() == 0 and not args.dir
+            disks_too = not no_disks() and bool(OF_DISKS & SCENARIOS.get(args.scenario, {}).keys())
             cluster, disks = stack.enter_context(chaos.own_cluster(plan, disks=disks_too))
         else:
             cluster = LocalCluster.at(Path(args.dir or DIR))
