@@ -98,6 +98,19 @@ class Plan:
             return tuple((id_ // 2, id_) for id_ in self.ids[1:])
         return tuple(sorted(shaped(self.topology, self.ids)))
 
+    def way(self, one: int, other: int) -> tuple[int, ...]:
+        """A shortest one, with both ends."""
+        before, waiting = {one: 0}, [one]
+        for each in waiting:
+            for pair in self.links:
+                for next_ in {*pair} - before.keys() if each in pair else ():
+                    before[next_] = each
+                    waiting.append(next_)
+        found = [other]
+        while found[-1] != one:
+            found.append(before[found[-1]])
+        return tuple(reversed(found))
+
     @property
     def has_wires(self) -> bool:
         return self.wires is not None or self.namespaces

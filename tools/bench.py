@@ -34,6 +34,7 @@ from . import (
     bench_pauses,
     bench_sessions,
     bench_simulation,
+    bench_trips,
     bench_volume,
     bench_waking,
 )
@@ -58,6 +59,8 @@ GROUPS = (
     Group("replicated", "three machines, many entries from one client", bench_cluster.replicated),
     Group("chain", "a reader at the far end of a chain", bench_chain.chain),
     Group("distance", "the same over links of 5 ms", bench_chain.distance),
+    Group("trips", "round trips of two and three machines", bench_trips.trips),
+    Group("far", "round trips over links of 20 ms", bench_trips.far),
     Group("resting", "machines that have nothing to do", bench_cluster.resting),
     Group("deaths", "a bridge is killed and starts again", bench_cluster.deaths),
     Group("topics", "many topics", bench_volume.topics),

@@ -15,26 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-RELAY: Final = """
-import sys, trio
-async def pump(source, target):
-    async for data in source:
-        await target.send_all(data)
-async def relay(stream):
-    if len(sys.argv) == 1:
-        return await pump(stream, stream)
-    behind = await trio.open_tcp_stream("127.0.0.1", int(sys.argv[1]))
-    for each in (stream, behind):
-        each.setsockopt(6, 1, 1)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(pump, stream, behind)
-        nursery.start_soon(pump, behind, stream)
-async def main():
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    print(listeners[0].socket.getsockname()[1], flush=True)
-    await trio.serve_listeners(relay, listeners)
-trio.run(main)
-"""
+from duckrow.cluster.plan import HOST
+from duckrow.cluster.relays import RELAY
 
 LISTENER: Final = """
 import json, socket, struct, sys, time
@@ -55,10 +37,10 @@ def relays(count: int, end: int | None = None) -> Iterator[socket.socket]:
     port `end`.
     """
     with ExitStack() as running:
-        behind = [] if end is None else [str(end)]
+        behind = [] if end is None else [HOST, str(end)]
         for _ in range(count):
-            behind = [str(running.enter_context(program(RELAY, *behind))[1])]
-        sock = running.enter_context(socket.create_connection(("127.0.0.1", int(behind[0]))))
+            behind = [HOST, str(running.enter_context(program(RELAY, HOST, *behind))[1])]
+        sock = running.enter_context(socket.create_connection((HOST, int(behind[1]))))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield sock
 

@@ -57,6 +57,7 @@ INDEX: Final = {
         "restore": "Make the folder of a node from a backup",
         "bench": "Measure what a node does here",
         "chaos": "Hurt a cluster under load, and check what is left",
+        "rtt": "Time entries from a client at one machine to one at another and back",
     },
     "Help": {
         "why": "Say why something stands still, and what to run next",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from . import lateshow, loads
 from .clients import client_of
-from .command import DONE, FAILED, Args, Command, Option, option, seconds, size, whole
+from .command import DONE, Args, Command, Option, option, size, whole
 from .console import Console
 from .output import output_of
 from .rows import Row
+from .samples import percentiles_ms
 
 if TYPE_CHECKING:
     from duckrow import Client
@@ -30,24 +31,6 @@ FIELDS: Final = (
     "p90_ms",
     "p99_ms",
     "max_ms",
-)
-MATRIX: Final = (
-    "case",
-    "producers",
-    "consumers",
-    "topics",
-    "entries",
-    "rate",
-    "think",
-    "size",
-    "seconds",
-    "deliveries",
-    "deliveries_per_second",
-    "p50_ms",
-    "p90_ms",
-    "p99_ms",
-    "max_ms",
-    "ok",
 )
 PAGE: Final = 65_536
 PAGE_BYTES: Final = 4 * 1024 * 1024
@@ -133,64 +116,6 @@ def latency(args: Args, console: Console) -> int:
     return _run(args, console, case)
 
 
-def matrix(args: Args, console: Console) -> int:
-    """Every combination of what was given; also whether everybody saw what they should have."""
-    from . import matrix as experiment
-
-    wanted = experiment.cases(
-        args.producers, args.consumers, args.topics, args.count, args.rate, args.think
-    )
-    output = output_of(console, args.output, MATRIX)
-    kind = getattr(args, "case", "matrix")
-    right = True
-    for number, case in enumerate(wanted):
-        name = f"bench-{time.time_ns()}-{number}"
-        outcome = experiment.run(
-            case, lambda: client_of(args, console), name, args.size, console.sleep
-        )
-        ok = experiment.is_right(case, outcome)
-        right = right and ok
-        delays = outcome.delays or [0.0]
-        deliveries = sum(len(row) for topic in outcome.rows for row in topic)
-        row = {
-            "case": kind,
-            **case._asdict(),
-            "size": args.size,
-            "seconds": round(outcome.seconds, 4),
-            "deliveries": deliveries,
-            "deliveries_per_second": round(deliveries / outcome.seconds),
-            **_percentiles(delays),
-            "ok": ok,
-        }
-        output.put([row])
-        for error in outcome.errors:
-            console.say(f"duckrow: {error}")
-    output.close()
-    return DONE if right else FAILED
-
-
-def fanout(args: Args, console: Console) -> int:
-    args.case, args.producers, args.topics = "fanout", [1], [1]
-    return matrix(args, console)
-
-
-def several(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A kind of option: several of a kind, with commas between them."""
-    return lambda text: [kind(each) for each in text.split(",")]
-
-
-def per_second(text: str) -> float:
-    """Entries a second; 0: as many as can be."""
-    if not text.replace(".", "", 1).isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write entries a second, or 0")
-    return float(text)
-
-
-def percentile(sorted_times: Sequence[float], part: float) -> float:
-    """The smallest value that so large a part of all is not above."""
-    return sorted_times[max(0, -int(-part * len(sorted_times) // 1) - 1)]
-
-
 def _run(args: Args, console: Console, case: Callable[[Client, str], Row]) -> int:
     topic = f"bench-{time.time_ns()}"
     output = output_of(console, args.output, FIELDS)
@@ -222,14 +147,7 @@ def _row(name: str, args: Args, took: float, times: list[float]) -> Row:
         "seconds": round(took, 4),
         "rate": round(args.count / took),
         "mb_per_second": round(args.count * args.size / took / 1e6, 3),
-        **_percentiles(sorted(times)),
-    }
-
-
-def _percentiles(times: Sequence[float]) -> Row:
-    return {
-        f"{label}_ms": round(1e3 * percentile(times, part), 4)
-        for label, part in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0))
+        **percentiles_ms(times),
     }
 
 
@@ -248,35 +166,6 @@ def _options(count: int, batch: int) -> tuple[Option, ...]:
     )
 
 
-_CROWD: Final = (
-    option(
-        "--consumers",
-        "-c",
-        kind=several(whole(1)),
-        default=[1],
-        metavar="N,...",
-        said="how many consumers; each reads all topics (1)",
-    ),
-    option("--count", "-n", kind=whole(1), default=100, said="entries of a producer a topic (100)"),
-    option("--size", kind=size, default=100, metavar="B", said="bytes of each, at least 16 (100)"),
-    option(
-        "--rate",
-        kind=several(per_second),
-        default=[0.0],
-        metavar="R,...",
-        said="entries a second of each producer (0: as many as can be)",
-    ),
-    option(
-        "--think",
-        kind=several(seconds),
-        default=[0.0],
-        metavar="D,...",
-        said="how long a consumer takes for an entry, as in 1ms (0)",
-    ),
-)
-_CHECKED: Final = """\
-All combinations are tried, a row each.  ok: every consumer saw every entry once, those of a
-producer in order, and all consumers the same row; if not, the exit code is 1."""
 _MORE: Final = (
     "The times are those of single calls.  The topic is a new one, and removed afterwards."
 )
@@ -323,45 +212,6 @@ COMMANDS: Final = (
         url=True,
         rows=True,
     ),
-    Command(
-        "bench fanout",
-        "Time one producer and many consumers",
-        fanout,
-        _CROWD,
-        ("duckrow bench fanout --consumers 1,7,12 --count 14",),
-        more=_CHECKED,
-        url=True,
-        rows=True,
-    ),
-    Command(
-        "bench matrix",
-        "Try producers, consumers and topics in all combinations, and check what they see",
-        matrix,
-        (
-            option(
-                "--producers",
-                "-p",
-                kind=several(whole(1)),
-                default=[1],
-                metavar="N,...",
-                said="how many producers; each writes to all topics (1)",
-            ),
-            option(
-                "--topics",
-                "-t",
-                kind=several(whole(1)),
-                default=[1],
-                metavar="N,...",
-                said="how many topics (1)",
-            ),
-            *_CROWD,
-        ),
-        (
-            "duckrow bench matrix --producers 1,3 --consumers 1,3 --topics 1,2 --count 10",
-            "duckrow bench matrix --rate 50,200 --think 0,5ms --count 10 -o csv",
-        ),
-        more=_CHECKED,
-        url=True,
-        rows=True,
-    ),
+    *loads.COMMANDS,
+    *lateshow.COMMANDS,
 )

@@ -31,7 +31,7 @@ def up(args: Args, console: Console) -> int:
     from duckrow.cluster.local import LocalCluster
 
     plan = planned(args)
-    _ended_like_ctrl_c()
+    ended_like_ctrl_c()
     found = LocalCluster.launch(
         plan, Path(args.dir), leash=not args.detach, keep=bool(args.keep), ports=_ports(args, plan)
     )
@@ -200,14 +200,14 @@ def _again(verb: str, args: Args) -> str:
     return f"duckrow cluster {verb}" + ("" if args.dir == DIR else f" --dir {args.dir}")
 
 
-def _ended_like_ctrl_c() -> None:
+def ended_like_ctrl_c() -> None:
     """By whoever ends a program in another way, too."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
 
 
-def _amount(name: str, most: float = float("inf")) -> Callable[[str], float]:
+def amount(name: str, most: float = float("inf")) -> Callable[[str], float]:
     """A kind of option: a number from 0 on."""
 
     def read(text: str) -> float:
@@ -255,28 +255,28 @@ COMMANDS: Final = (
             option(
                 "--delay",
                 metavar="MS",
-                kind=_amount("milliseconds"),
+                kind=amount("milliseconds"),
                 default=0.0,
                 said="of every link, one way",
             ),
             option(
                 "--jitter",
                 metavar="MS",
-                kind=_amount("milliseconds"),
+                kind=amount("milliseconds"),
                 default=0.0,
                 said="on top of that, drawn anew again and again",
             ),
             option(
                 "--loss",
                 metavar="PCT",
-                kind=_amount("percent", 99),
+                kind=amount("percent", 99),
                 default=0.0,
                 said="of what is sent",
             ),
             option(
                 "--rate",
                 metavar="MBIT",
-                kind=_amount("megabits a second"),
+                kind=amount("megabits a second"),
                 default=0.0,
                 said="that a link carries at most; 0: no limit",
             ),

@@ -90,9 +90,15 @@ def _places(row: Sequence[Seen]) -> list[tuple[int, int, int]]:
 
 
 def run(
-    case: Case, connect: Callable[[], Client], name: str, size: int, sleep: Callable[[float], None]
+    case: Case,
+    connect: Callable[[int], Client],
+    name: str,
+    size: int,
+    sleep: Callable[[float], None],
 ) -> Outcome:
-    """The topics are new ones, called after `name`, and are removed afterwards."""
+    """The topics are new ones, called after `name`, and are removed afterwards.  `connect` gives the n-th
+    client, from 0 on.
+    """
     topics = [f"{name}-{number}" for number in range(case.topics)]
     rows: list[list[list[Seen]]] = [[[] for _ in range(case.consumers)] for _ in topics]
     errors: list[Exception] = []
@@ -100,9 +106,11 @@ def run(
     ready = threading.Barrier(case.producers + case.topics * case.consumers + 1)
 
     def start(work: Callable[[Client], None]) -> None:
+        which = len(threads)
+
         def do() -> None:
             try:
-                with connect() as client:
+                with connect(which) as client:
                     client.status()  # connected
                     ready.wait(PATIENCE)
                     work(client)
@@ -126,7 +134,7 @@ def run(
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - began
-    with connect() as client:
+    with connect(0) as client:
         for topic in topics:
             if topic in client.topics():
                 client.delete_topic(topic)

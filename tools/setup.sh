@@ -36,5 +36,5 @@ fi
 
 echo "setup: making .venv"
 "$python" -m venv --clear .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,zstd,test]'
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,plot,zstd,test]'
 printf '%s\n' "$wanted" > .venv/installed

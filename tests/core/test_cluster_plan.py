@@ -73,6 +73,20 @@ def test_a_tree_branches_in_two_and_other_links_are_listed() -> None:
     assert Plan(nodes=3, listed=((2, 3), (1, 3))).links == ((1, 3), (2, 3))
 
 
+@pytest.mark.parametrize(
+    ("topology", "way"),
+    [("chain", (2, 3, 4, 5)), ("ring", (2, 1, 5)), ("star", (2, 1, 5)), ("mesh", (2, 5))],
+)
+def test_the_way_between_two_machines_is_a_shortest_one(
+    topology: str, way: tuple[int, ...]
+) -> None:
+    plan = Plan(nodes=5, topology=topology)
+
+    assert plan.way(2, 5) == way
+    assert plan.way(5, 2) == way[::-1]
+    assert plan.way(3, 3) == (3,)
+
+
 def test_those_behind_the_voters_have_no_votes() -> None:
     plan = Plan(nodes=4, voters=3)
     found = read_cluster(cluster_text(plan, places_of(plan), 0), "cluster.toml")

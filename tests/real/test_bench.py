@@ -20,7 +20,7 @@ def finite(figure: Figure) -> bool:
 
 
 # They start up to ten machines each.
-OF_CLUSTERS = {"ordered", "replicated", "chain", "distance", "resting", "deaths"}
+OF_CLUSTERS = {"ordered", "replicated", "chain", "distance", "trips", "far", "resting", "deaths"}
 
 
 @pytest.mark.parametrize(

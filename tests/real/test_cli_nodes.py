@@ -16,11 +16,11 @@ from duckrow.node.entries import Entries
 from duckrow.node.realio import RealDisk
 from duckrow.node.topicinfo import PartitionInfo, Pin, TopicInfo
 from duckrow.tools.cli import version
-from duckrow.tools.cli_bench import percentile
 from duckrow.tools.cli_doctor import of_data, of_status
 from duckrow.tools.cli_status import told as told_status
 from duckrow.tools.cli_trace import told
 from duckrow.tools.cli_why import of_archive, of_node, of_topic
+from duckrow.tools.samples import percentile
 
 
 @pytest.fixture(scope="module")

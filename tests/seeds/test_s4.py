@@ -13,8 +13,10 @@ import pytest
 import trio
 
 import duckrow as library
+from clikit import duckrow
 from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.plan import Plan
+from duckrow.node import makers
 from duckrow.node.alone import Options, open_node
 from duckrow.node.cursors import FIRST, LAST, After, Back, Cursor
 from duckrow.node.env import Env
@@ -23,6 +25,10 @@ from seeds.kit import SECOND, Node, Turns, alone, dying
 from seeds.shell import shell
 from seeds.shop import shop, visit
 from sim.alone import EPOCH_US, Machine
+from sim.clusterkit import BODY
+from sim.clusterkit import Cluster as Bridges
+from sim.clusterkit import chain as three_in_a_row
+from sim.world import World
 
 HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
 
@@ -344,18 +350,30 @@ def test_s4_31_a_node_is_a_server_of_its_own() -> None:
 
 def test_s4_19_three_speeds_of_producers_meet_three_of_consumers() -> None:
     with shell() as sh:
-        rows = sh.rows("bench matrix --rate 100,400,0 --think 0,1ms,4ms --count 5")
+        words = "bench matrix --rate slow,medium,fast --think slow,medium,fast --messages 3"
+        rows = sh.rows(words)
 
     assert {(row["rate"], row["think"]) for row in rows} == (
-        {(rate, think) for rate in (100.0, 400.0, 0.0) for think in (0.0, 0.001, 0.004)}
+        {(rate, think) for rate in (10.0, 100.0, 0.0) for think in (0.02, 0.002, 0.0)}
     )
     assert all(row["ok"] for row in rows)
+
+
+def test_s4_10_one_topic_can_be_compared_with_many_on_a_disk() -> None:
+    with shell() as sh:
+        rows = sh.rows("bench topics --topics 1,20 --clients 3 --count 90")
+
+    assert [(row["topics"], row["count"], row["ok"]) for row in rows] == [
+        (1, 90, True),
+        (20, 90, True),
+    ]
+    assert all(row["rate"] > 0 for row in rows)
 
 
 def test_s4_20_one_seven_and_twelve_consumers_get_fourteen_messages() -> None:
     """How long that takes is in each row; all of them got all."""
     with shell() as sh:
-        rows = sh.rows("bench fanout --consumers 1,7,12 --count 14")
+        rows = sh.rows("bench fanout --consumers 1,7,12 --messages 14")
 
     assert [row["deliveries"] for row in rows] == [14, 98, 168]
     assert all(row["ok"] and row["seconds"] > 0 for row in rows)
@@ -419,3 +437,80 @@ def test_s4_14_all_machines_have_one_order_whoever_produces(chain: LocalCluster)
     found = values_at_all(chain, "one", 40)
     assert found == [found[0]] * 4
     assert len({*found[0]}) == 40
+
+
+def test_s4_13_nothing_waits_for_a_timer_on_the_way_between_machines() -> None:
+    """On a virtual clock, whose time goes on only where somebody waits for it: a round trip over links of
+    10 ms takes as long as they do, and over links without a delay no time at all.
+    """
+    assert trips_over_links_of(0.010) == [pytest.approx(4 * 0.010, abs=0.0001)] * 10
+    assert trips_over_links_of(0.0) == [pytest.approx(0.0, abs=0.0001)] * 10
+
+
+def trips_over_links_of(seconds: float) -> list[float]:
+    """There and back over a chain of three, at moments that no timer knows."""
+    world, took = World(3), list[float]()
+
+    async def main(world: World) -> None:
+        cluster = Bridges(world, three_in_a_row(3), level="write")
+        cluster.start_all()
+        await cluster.until_active()
+        await cluster.settled()
+        world.net.split = 0.0
+        for one, other in ((1, 2), (2, 1), (2, 3), (3, 2)):
+            link = world.net.link(f"m{one}", f"m{other}")
+            link.delay, link.jitter = seconds, 0.0
+        await trio.sleep(1)
+
+        async def way(one: int, other: int, seq: int) -> None:
+            there = cluster.machines[other]
+            expected = there.position + 1
+            turn = makers.Turn(bytes([one]) * 16, seq, time=EPOCH_US)
+            cluster.machines[one].bridge.submit([makers.produce(turn, "rides", BODY, 3)])
+            while there.position < expected:
+                await trio.sleep(0.00001)
+
+        for seq in range(1, 11):
+            await trio.sleep(0.0137)
+            began = trio.current_time()
+            await way(1, 3, seq)
+            await way(3, 1, seq)
+            took.append(trio.current_time() - began)
+
+    world.run(main)
+    return took
+
+
+def test_s4_21_a_round_trip_of_two_machines_is_measured_and_drawn(tmp_path: Path) -> None:
+    plot = tmp_path / "trips.png"
+    found = duckrow(f"rtt --nodes 2 --count 8 -o json --plot {plot}").document
+
+    assert (found["nodes"], found["hops"], found["count"]) == (2, 1, 8)
+    assert 0 < found["p50_ms"] <= found["p90_ms"] <= found["p99_ms"] <= found["max_ms"]
+    assert found["ratio"] == pytest.approx(found["p50_ms"] / found["relay_p50_ms"], abs=0.001)
+    assert len(found["moving_average_ms"]) == 8
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("far", "hops"), [("m3", 2), ("m4", 3)])
+def test_s4_22_a_round_trip_over_a_chain_of_three_and_more_is_measured(
+    chain: LocalCluster, far: str, hops: int
+) -> None:
+    before = [*chain.client(0).topics()]
+    found = duckrow(f"rtt --dir {chain.folder} --to {far} --count 5 -o json").document
+
+    assert (found["nodes"], found["topology"], found["hops"]) == (4, "chain", hops)
+    assert (found["durability"], found["count"]) == ("memory", 5)
+    assert found["p50_ms"] > 0
+    assert found["relay_p50_ms"] > 0
+    assert [*chain.client(0).topics()] == before
+
+
+def test_s4_23_the_lines_of_the_experiments_are_printed(chain: LocalCluster) -> None:
+    done = duckrow(f"rtt --dir {chain.folder} --count 2 --legacy-output")
+
+    said = [line.split(": ") for line in done.lines]
+    assert [words for words, _ in said] == ["sec before", "sec after", "total time in seconds"] * 2
+    before, after, total = (float(number) for _, number in said[:3])
+    assert after - before == pytest.approx(total, abs=0.00001)
+    assert total > 0

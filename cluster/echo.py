@@ -1,0 +1,31 @@
+"""A client that sends back what comes: the far end of a round trip, in a process of its own.
+
+python -m duckrow.cluster.echo URL THERE BACK      what is produced to THERE it produces to BACK
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import duckrow
+
+WAIT_SECONDS = 60.0
+
+
+def main(url: str, there: str, back: str) -> None:
+    """Until it is killed."""
+    with duckrow.connect(url, name="echo", token=os.environ.get("DUCKROW_TOKEN", "")) as row:
+        row.status()
+        print("ready", flush=True)
+        after: object = 0
+        while True:
+            found = row.pull(there, after, wait=WAIT_SECONDS)
+            for entry in found:
+                # Not waited for: its answer may take as long as the way back.
+                row.produce(back, entry.value, wait="none")
+            after = found.after
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

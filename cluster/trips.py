@@ -1,0 +1,113 @@
+"""Round trips through a cluster, and over bare relays along the same machines.
+
+    client at m1   produce ──► topic "there" ──► pull    client at m3, a process of its own
+                   pull    ◄── topic "back"  ◄── produce
+
+A trip is over when the client at the near end has pulled what the far one produced, whole.  It waits for
+no answer in between: that an entry can be pulled at another machine says more than the answer of the one
+that took it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from duckrow.node.blocking import Client
+from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, Timeout
+
+from .local import LocalCluster
+from .machine import Machine
+from .processes import python
+from .relays import Programs, relayed
+
+PATIENCE: Final = 30.0  # for one trip
+_NUMBER_BYTES: Final = 8
+
+
+class Way(Protocol):
+    def trip(self, value: bytes) -> float:
+        """There and back; seconds.
+
+        Raises:
+            Timeout: it did not come back.
+            Corrupt: something else came back.
+        """
+        ...
+
+
+def value_of(number: int, size: int) -> bytes:
+    """The number at its end, as far as it has room."""
+    return number.to_bytes(_NUMBER_BYTES, "big").rjust(size, b".")[-size:]
+
+
+class Row:
+    """Over topics."""
+
+    def __init__(self, row: Client, there: str, back: str) -> None:
+        self._row, self._there, self._back = row, there, back
+        self._after: object = 0
+
+    def trip(self, value: bytes) -> float:
+        began = time.perf_counter()
+        self._row.produce(self._there, value, wait="none")
+        found = self._row.pull(self._back, self._after, wait=PATIENCE)
+        took = time.perf_counter() - began
+        self._after = found.after
+        if not found:
+            raise Timeout(f"an entry of {len(value)} bytes did not come back in {PATIENCE:g} s")
+        if [entry.value for entry in found] != [value]:
+            raise Corrupt("another entry came back than was sent")
+        return took
+
+
+class Relays:
+    """Over bare relays."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def trip(self, value: bytes) -> float:
+        found, size = bytearray(len(value)), 0
+        began = time.perf_counter()
+        self._sock.sendall(value)
+        while size < len(found):
+            some = self._sock.recv_into(memoryview(found)[size:])
+            if not some:
+                raise Disconnected("a relay hung up")
+            size += some
+        took = time.perf_counter() - began
+        if found != value:
+            raise Corrupt("something else came back over the relays than was sent")
+        return took
+
+
+@contextmanager
+def ways(cluster: LocalCluster, path: Sequence[Machine], size: int) -> Iterator[tuple[Row, Relays]]:
+    """From the first to the last of these machines; what is started for it ends with it, and its topics
+    are gone.
+    """
+    there, back = (f"rtt-{time.time_ns()}-{name}" for name in ("there", "back"))
+    near, far = path[0].name, path[-1].url
+    with (
+        Programs.running() as programs,
+        cluster.connect(near, timeout=PATIENCE) as row,
+        relayed(programs, cluster, path, size) as sock,
+    ):
+        programs.start(python("duckrow.cluster.echo", far, there, back))
+        try:
+            yield Row(row, there, back), Relays(sock)
+        finally:
+            _forget(row, there, back)
+
+
+def _forget(row: Client, *topics: str) -> None:
+    try:
+        for topic in topics:
+            if topic in row.topics():
+                row.delete_topic(topic)
+    except DuckrowError:
+        pass  # what went wrong before that is told
