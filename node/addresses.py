@@ -21,7 +21,7 @@ PORT: Final = 3825  # D-U-C-K on the keys of a telephone
 UNIX_PATH_BYTES_MAX: Final = 107  # of a socket's path, by the kernel; one more is the ending zero
 OWN_SOCKET: Final = "unix:"
 
-_HOST: Final = r"(?P<host>\[[0-9a-fA-F:.%\w]+\]|[^\s:/@\[\],?#]+)(?::(?P<port>\d{1,5}))?"
+_HOST: Final = r"(?P<host>\[[0-9a-fA-F:.%\w]+\]|[^\s\0:/@\[\],?#]+)(?::(?P<port>\d{1,5}))?"
 _TCP: Final = re.compile(_HOST, re.ASCII).fullmatch
 
 
@@ -121,19 +121,31 @@ def _unix(text: str, path: str) -> Unix:
         raise Refused(
             f"{text!r}: the path of a socket begins with a slash, as in /run/duckrow.sock"
         )
-    if len(path.encode()) > UNIX_PATH_BYTES_MAX or "\0" in path:
+    length = len(path.encode(errors="surrogateescape"))
+    if length > UNIX_PATH_BYTES_MAX:
         raise Refused(
-            f"{text!r}: the path has {len(path.encode())} bytes, and the kernel takes "
+            f"{text!r}: the path has {length} bytes, and the kernel takes "
             f"{UNIX_PATH_BYTES_MAX}: choose a shorter folder"
         )
+    if "\0" in path:
+        raise Refused(f"{text!r}: there is a NUL in the path, which no file can have")
     return Unix(path)
 
 
 def _tcp(text: str, host: str) -> Tcp:
     found = _TCP(host)
     port = int(found["port"] or PORT) if found else -1
-    if found is None or not 0 <= port < 1 << 16:
+    if found is None or not 0 <= port < 1 << 16 or not _can_be_looked_up(found["host"]):
         raise Refused(
             f"{text!r}: {host!r} is no host with a port from 0 to 65535, as in 127.0.0.1:{PORT}"
         )
     return Tcp(found["host"].strip("[]"), port)
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """What `getaddrinfo` does first, for its error is not one of the network."""
+    try:
+        host.encode("idna")
+    except UnicodeError:  # a..b, or a label of more than 63
+        return False
+    return True

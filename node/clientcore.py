@@ -38,6 +38,7 @@ from .underway import IN_FLIGHT, UnderWay
 
 _MORE: Final = int(Outcome.MORE)
 _FAILED: Final = int(Outcome.FAILED)
+_NOBODY_THERE: Final = FileNotFoundError, ConnectionRefusedError
 _OF_A_ROW: Final = (
     Verb.PULL,
     Verb.KEPT,
@@ -195,7 +196,11 @@ class ClientCore:
         """Why no answer came, as the end of a sentence; `met` was met by the last connection."""
         if self.refusal is not None:
             return f": {self.refusal}"
-        return "" if met is None else f", which cannot be reached: {met}"
+        if met is None:
+            return ""
+        nobody = any(isinstance(error, _NOBODY_THERE) for error in (met, met.__cause__))
+        todo = " (does `duckrow node` run there?)" if nobody else ""
+        return f", which cannot be reached: {str(met) or 'it takes too long'}{todo}"
 
     @property
     def is_greeted(self) -> bool:

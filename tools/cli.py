@@ -82,12 +82,18 @@ def main() -> int:
 
 def run(argv: Sequence[str], console: Console) -> int:
     """One command, from its words to its exit code."""
+    code = DONE
     try:
         code = _run(argv, console)
         console.out.flush()
     except BrokenPipeError:  # whoever reads has seen enough
         _forget(console)
         return DONE
+    except OSError as error:  # a full disk, with some of the results still to be written
+        _forget(console)
+        if code == DONE:
+            console.say(f"duckrow: not all results could be written: {_said(error)}")
+        return code or FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     return code

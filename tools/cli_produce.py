@@ -54,6 +54,8 @@ def run(args: Args, console: Console) -> int:
     single = len(args.value) == 1 and args.value != ["-"]
     if (args.id is not None or args.expect_last is not None) and not (single or args.file):
         raise UsageError("--id and --expect-last are for one entry: give one VALUE, or --file")
+    if args.file is not None and args.value:
+        raise UsageError("--file is one entry, and VALUE another: give one of them")
     fields = ("receipt",) if args.wait == "accepted" else PLACE_FIELDS
     output: Output
     if args.template is not None:
@@ -126,7 +128,7 @@ def _by_topic(args: Args, chunk: list[bytes]) -> dict[str, list[bytes]]:
 
 def _produced(client: Client, topic: str, args: Args, values: Sequence[bytes]) -> list[Row]:
     """The entries' rows, in the order of their numbers."""
-    key = None if args.key is None else args.key.encode(errors="surrogateescape")
+    key, id_ = _as_typed(args.key), _as_typed(args.id)
     alone: dict[str, Any] = {"partition": args.partition, "wait": args.wait}
     headers = args.header or None
     if args.wait == "accepted" or args.id is not None or args.expect_last is not None:
@@ -136,7 +138,7 @@ def _produced(client: Client, topic: str, args: Args, values: Sequence[bytes]) -
                 value,
                 key=key,
                 headers=headers,
-                id=args.id,
+                id=id_,
                 expect_last=args.expect_last,
                 **alone,
             )
@@ -155,6 +157,11 @@ def _produced(client: Client, topic: str, args: Args, values: Sequence[bytes]) -
     if args.wait == "none":
         return [_row(topic)] * len(values)
     return [row for run in many.runs for row in _rows(run)]
+
+
+def _as_typed(word: str | None) -> bytes | None:
+    """The bytes of a word of the command line, which may be anything."""
+    return None if word is None else word.encode(errors="surrogateescape")
 
 
 def _rows(run: Run) -> list[Row]:

@@ -20,6 +20,7 @@ from .console import Console
 
 DONE, FAILED, USAGE, NOT_FOUND, TIMED_OUT, NO_QUORUM, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
+_WHOLE_MOST: Final = (1 << 63) - 1
 _PLACE: Final = "\0"  # marks a word behind --, which is no option whatever it looks like
 
 Args = argparse.Namespace
@@ -150,12 +151,14 @@ def parse(command: Command, words: Sequence[str]) -> Args | None:
     return parser.parse_intermixed_args([*_joined(command, head), *tail])
 
 
-def whole(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
+def whole(least: int, most: int = _WHOLE_MOST) -> Callable[[str], int]:
     """A kind of option: a whole number."""
+
+    bounds = f"from {least:,} on" if most == _WHOLE_MOST else f"from {least:,} to {most:,}"
 
     def read(text: str) -> int:
         if not text.removeprefix("-").isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least:,} on")
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number {bounds}")
         return int(text)
 
     return read

@@ -74,10 +74,14 @@ def import_parquet(
     """As `import_lines`.
 
     Raises:
-        Refused: it has no column `value`, or pyarrow is not installed.
+        Refused: it is no Parquet file with entries, or pyarrow is not installed.
     """
-    _, parquet = _pyarrow()
-    with parquet.ParquetFile(path) as file:
+    pyarrow, parquet = _pyarrow()
+    try:
+        opened = parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise Refused(f"{path} is no Parquet file: {error}") from error
+    with opened as file:
         columns = [
             name
             for name in ("partition", "key", "headers", "value")
@@ -89,18 +93,28 @@ def import_parquet(
             )
 
         def rows() -> Iterator[Row]:
+            number = 0
             for batch in file.iter_batches(ENTRIES, columns=columns):
                 for each in batch.to_pylist():
-                    headers = tuple((h["name"], h["value"]) for h in each.get("headers") or ())
-                    key = each.get("key")
-                    yield Row(
-                        each.get("partition"),
-                        None if key is None else _bytes(key),
-                        headers,
-                        _bytes(each["value"]),
-                    )
+                    number += 1
+                    try:
+                        yield _row_of_columns(each)
+                    except (LookupError, TypeError, Refused) as error:
+                        raise Refused(f"row {number:,} is no entry: {error}") from error
 
         return _produced(client, topic, rows(), keep_partitions, tell)
+
+
+def _row_of_columns(each: dict[str, Any]) -> Row:
+    """
+    Raises:
+        Refused, LookupError, TypeError: it is not the row of an entry.
+    """
+    headers = tuple((h["name"], _bytes(h["value"])) for h in each.get("headers") or ())
+    key = each.get("key")
+    return Row(
+        _partition_of(each), None if key is None else _bytes(key), headers, _bytes(each["value"])
+    )
 
 
 def row_of(found: Any) -> Row:
@@ -113,15 +127,17 @@ def row_of(found: Any) -> Row:
     value = _text_or_base64(found, "value")
     if value is None:
         raise Refused("it has neither value nor value_base64")
-    partition = found.get("partition")
-    if partition is not None and (type(partition) is not int or partition < 0):
-        raise Refused(f"its partition is {partition!r}")
     headers: list[tuple[str, bytes]] = []
     for field, read in (("headers", str.encode), ("headers_base64", _from_base64)):
-        for name, shown in found.get(field, {}).items():
-            every = shown if type(shown) is list else [shown]
-            headers += [(name, read(each)) for each in every]
-    return Row(partition, _text_or_base64(found, "key"), tuple(headers), value)
+        named = found.get(field) or {}
+        if type(named) is not dict:
+            raise Refused(f"{field} are no object: {named!r:.40}")
+        for name, shown in named.items():
+            for each in shown if type(shown) is list else [shown]:
+                if type(each) is not str:
+                    raise Refused(f"the header {name} is not text: {each!r:.40}")
+                headers.append((name, read(each)))
+    return Row(_partition_of(found), _text_or_base64(found, "key"), tuple(headers), value)
 
 
 def _produced(
@@ -168,6 +184,13 @@ def _gathered(rows: Iterable[Row], by_partition: bool) -> Iterator[tuple[int | N
         size += len(row.value)
 
 
+def _partition_of(found: dict[str, Any]) -> int | None:
+    partition: int | None = found.get("partition")
+    if partition is not None and (type(partition) is not int or partition < 0):
+        raise Refused(f"its partition is {partition!r}")
+    return partition
+
+
 def _text_or_base64(found: dict[str, Any], name: str) -> bytes | None:
     text, coded = found.get(name), found.get(f"{name}_base64")
     if text is not None and coded is not None:
@@ -177,7 +200,9 @@ def _text_or_base64(found: dict[str, Any], name: str) -> bytes | None:
     return None if text is None else _bytes(text)
 
 
-def _from_base64(text: str) -> bytes:
+def _from_base64(text: object) -> bytes:
+    if type(text) is not str:
+        raise Refused(f"{text!r:.40} is not text")
     return b64decode(text, validate=True)
 
 

@@ -11,9 +11,13 @@ a chunk is under way goes together.
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
+
+from duckrow.node.errors import LimitExceeded
+from duckrow.node.limits import ENTRY_BYTES_MAX
 
 CHUNK_BYTES = 1024 * 1024
 CHUNK_ENTRIES = 16_000  # keys allow no more in a batch
@@ -23,7 +27,11 @@ def chunks_of(
     values: Sequence[str], file: str | None, stdin: BinaryIO, end: bytes
 ) -> Iterator[list[bytes]]:
     if file is not None:
-        yield [stdin.read() if file == "-" else Path(file).read_bytes()]
+        if file == "-":
+            yield [_whole(stdin)]
+            return
+        with Path(file).open("rb") as opened:
+            yield [_whole(opened)]
         return
     words: list[bytes] = []
     for value in values or ["-"]:
@@ -39,20 +47,47 @@ def chunks_of(
 
 
 def split(stdin: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
-    """What stands between two ends; behind the last one only if there is something."""
+    """What stands between two ends; behind the last one only if there is something.
+
+    Raises:
+        LimitExceeded: what has no end is longer than an entry may be.
+    """
     _widen(stdin)
     rest: list[bytes] = []  # parts of a line whose end is still to come
+    size = 0
     while data := read_some(stdin):
         *lines, tail = data.split(end)
         if lines:
             lines[0] = b"".join([*rest, lines[0]])
-            rest = []
+            rest, size = [], 0
         if tail:
             rest.append(tail)
+            size += len(tail)
         for at in range(0, len(lines), CHUNK_ENTRIES):
             yield lines[at : at + CHUNK_ENTRIES]
+        _check(size)
     if rest:
         yield [b"".join(rest)]
+
+
+def _whole(file: BinaryIO) -> bytes:
+    """
+    Raises:
+        LimitExceeded: it is larger than an entry may be; no more of it is read.
+    """
+    data = file.read(ENTRY_BYTES_MAX + 1)
+    if len(data) > ENTRY_BYTES_MAX:
+        try:
+            _check(os.fstat(file.fileno()).st_size)
+        except OSError:
+            pass  # it is no file, and how much would come is not known
+        _check(len(data))
+    return data
+
+
+def _check(size: int) -> None:
+    if size > ENTRY_BYTES_MAX:
+        raise LimitExceeded("size of an entry in bytes", size, ENTRY_BYTES_MAX)
 
 
 def _widen(stdin: BinaryIO) -> None:

@@ -20,8 +20,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from duckrow.node.errors import Refused
-
+from .command import UsageError
 from .console import Console
 from .rows import Row, cell, to_json
 
@@ -225,7 +224,7 @@ class Template:
                 before += _ENDS[escape]
                 continue
             if field and field not in fields:
-                raise Refused(f"{{{field}}} is no field; there are {', '.join(fields)}")
+                raise UsageError(f"{{{field}}} is no field; there are {', '.join(fields)}")
             self._parts.append((before.encode(), field or ""))
             before = ""
 

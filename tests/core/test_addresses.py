@@ -40,6 +40,9 @@ def test_a_place_to_listen_on_is_read(text: str, address: object) -> None:
         "tcp://a:65536",
         "tcp://a:-1",
         "tcp://a b:1",
+        "tcp://a\0b:1",
+        "tcp://a..b:1",
+        f"tcp://{'a' * 64}.example:1",
         "tcp://a:1/x",
         "tcp://a:1\n",
         "unix:run",
@@ -49,7 +52,7 @@ def test_a_place_to_listen_on_is_read(text: str, address: object) -> None:
     ],
 )
 def test_what_is_no_place_to_listen_on_is_refused_with_what_to_write(text: str) -> None:
-    with pytest.raises(Refused, match=r"tcp://|127.0.0.1|/run/|shorter"):
+    with pytest.raises(Refused, match=r"tcp://|127.0.0.1|/run/|shorter|NUL"):
         read_listen(text, OWN)
 
 

@@ -226,6 +226,27 @@ def test_nobody_there_to_read_is_no_error_either(environ: dict[str, str]) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("environ", [{}, {"PYTHONUNBUFFERED": "1"}])
+@pytest.mark.parametrize("words", ["explain", "completion bash"])
+def test_results_that_cannot_be_written_are_an_error_in_a_sentence(
+    words: str, environ: dict[str, str]
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "duckrow.tools.cli", *words.split()],
+            env={"PYTHONPATH": str(ROOT / "src"), "PATH": "", **environ},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
 def test_a_broken_pipe_is_silent() -> None:
     class Closed(Terminal):
         def write(self, _data: object) -> int:
@@ -263,8 +284,10 @@ def test_a_whole_number_has_its_bounds() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "commands", lambda _word: (made,))
         codes = [duckrow(f"explain --max {text}").code for text in ("1", "9", "0", "10", "-1", "x")]
+        said = duckrow("explain --max 10").err
 
     assert codes == [0, 0, 2, 2, 2, 2]
+    assert "'10' is no whole number from 1 to 9" in said
 
 
 def test_every_error_is_explained_with_what_to_do() -> None:

@@ -167,10 +167,13 @@ def test_what_the_body_raises_comes_out_as_it_is(
 
 
 @BOTH
-def test_nobody_at_the_address_is_an_error_that_names_it(run: Callable[..., None]) -> None:
+def test_nobody_at_the_address_is_an_error_that_names_it_and_says_what_to_do(
+    run: Callable[..., None],
+) -> None:
     async def use(row: AsyncClient) -> None:
         with pytest.raises(
-            duckrow.NoQuorum, match=r"none\.sock, which cannot.*nothing was written"
+            duckrow.NoQuorum,
+            match=r"none\.sock, which cannot.*`duckrow node` run there.*nothing was written",
         ):
             await row.produce("t", b"v")
         with pytest.raises(duckrow.Timeout, match=r"none\.sock"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -143,7 +144,7 @@ def test_an_expected_last_number_that_is_not_it_is_refused(sh: Shell, topic: str
     done = sh(f"produce {topic} two --expect-last 0")
 
     assert done.code == 1
-    assert done.err == f"duckrow: topic '{topic}': the last number is 1\n"
+    assert done.err == f"duckrow: topic '{topic}': the last number is 1, and another was expected\n"
     assert sh.values(topic) == ["one"]
 
 
@@ -165,6 +166,35 @@ def test_without_a_topic_nothing_is_produced(words: str, sh: Shell) -> None:
 def test_what_names_one_entry_wants_one(words: str, sh: Shell, topic: str) -> None:
     assert sh(f"produce {topic} {words}", b"one\ntwo\n").code == 2
     assert sh.values(topic) == []
+
+
+@pytest.mark.parametrize("word", ["a", "-"])
+def test_a_file_and_a_value_are_one_too_many(word: str, sh: Shell, topic: str) -> None:
+    done = sh(f"produce {topic} {word} --file /etc/hostname")
+
+    assert (done.code, sh.values(topic)) == (2, [])
+    assert "--file is one entry, and VALUE another" in done.err
+
+
+@pytest.mark.parametrize("words", ["", "--file -", "--file /dev/zero"])
+def test_what_never_ends_is_refused_before_it_fills_the_memory(
+    words: str, url: str, topic: str
+) -> None:
+    talk = io.StringIO()
+    with Path("/dev/zero").open("rb") as endless:
+        console = Console(endless, io.BytesIO(), talk, {"DUCKROW_URL": url})
+        code = cli.run(["produce", topic, *words.split()], console)
+
+    assert code == 1
+    assert "the limit is 1,048,576" in talk.getvalue()
+
+
+def test_words_need_not_be_text(sh: Shell, topic: str) -> None:
+    for _ in range(2):
+        assert sh(f"produce {topic} \udcff --key \udcfe --id \udcfd").code == 0
+    (row,) = sh(f"pull {topic}").rows
+
+    assert (row["key_base64"], row["value_base64"]) == ("/g==", "/w==")
 
 
 def test_a_rate_is_kept_by_waiting_between_the_entries(url: str, topic: str) -> None:
@@ -257,7 +287,7 @@ def test_a_template_with_an_unknown_field_fails_before_anything_is_done(
 ) -> None:
     done = sh(f"produce {topic} a --template '{{nix}}'")
 
-    assert done.code == 1
+    assert done.code == 2
     assert "{nix} is no field; there are topic" in done.err
     assert sh.values(topic) == []
 

@@ -165,10 +165,13 @@ def test_an_entry_that_is_too_large_is_refused_by_name_and_value(node: duckrow.N
         node.client.produce("large", b"x" * (1 << 20) + b"x")
 
 
-def test_nobody_at_the_address_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_nobody_at_the_address_is_an_error_that_names_it_and_says_what_to_do(
+    tmp_path: Path,
+) -> None:
     with duckrow.connect(f"duck+unix://{tmp_path}/none.sock", timeout=0.1) as row:
         with pytest.raises(
-            duckrow.NoQuorum, match=r"none\.sock, which cannot.*nothing was written"
+            duckrow.NoQuorum,
+            match=r"none\.sock, which cannot.*`duckrow node` run there.*nothing was written",
         ):
             row.produce("t", b"v")
         with pytest.raises(duckrow.Timeout, match=r"none\.sock, which cannot be reached"):

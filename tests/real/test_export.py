@@ -98,11 +98,13 @@ def test_without_its_partition_an_entry_goes_where_its_key_belongs(row: duckrow.
         ("{}", "neither value nor value_base64"),
         ('{"value":"a","value_base64":"YQ=="}', "both"),
         ('{"value_base64":"?"}', "base64"),
-        ('{"value_base64":7}', ""),
+        ('{"value_base64":7}', "7 is not text"),
         ('{"value":7}', "7 is not text"),
         ('{"value":"a","partition":-1}', "its partition is -1"),
         ('{"value":"a","partition":"0"}', "its partition is '0'"),
-        ('{"value":"a","headers":{"a":1}}', ""),
+        ('{"value":"a","headers":{"a":1}}', "header a is not text: 1"),
+        ('{"value":"a","headers_base64":{"a":[null]}}', "header a is not text: None"),
+        ('{"value":"a","headers":["a"]}', "headers are no object"),
         ('{"value":"a","key":[]}', "not text"),
         ('{"value":"\udcff"}', "surrogates"),
     ],
@@ -142,3 +144,43 @@ def test_a_file_without_values_is_refused(row: duckrow.Client, tmp_path: Path) -
 
     with pytest.raises(duckrow.Refused, match="no column value; it has other"):
         import_parquet(row, "t", tmp_path / "x.parquet")
+
+
+def test_what_is_no_parquet_file_is_refused_by_its_name(
+    row: duckrow.Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"PAR1 and something else")
+
+    with pytest.raises(duckrow.Refused, match=r"x\.parquet is no Parquet file"):
+        import_parquet(row, "nothing", path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"value": None}, "None is not text"),
+        ({"value": b"b", "key": 7}, "7 is not text"),
+        ({"value": b"b", "partition": -1}, "its partition is -1"),
+        ({"value": b"b", "headers": [{"name": "a"}]}, "'value'"),
+        ({"value": b"b", "headers": ["a"]}, ""),
+    ],
+)
+def test_a_wrong_row_of_a_parquet_file_is_told_by_its_number_and_those_before_it_are_in(
+    row: duckrow.Client,
+    tmp_path: Path,
+    wrong: dict[str, object],
+    why: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    topic = re.sub(r"[^a-z0-9]", "-", request.node.name)[-100:]
+    rows = [dict.fromkeys(wrong) | {"value": b"first"}, wrong]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "x.parquet")
+
+    with pytest.raises(duckrow.Refused, match=f"row 2 is no entry: .*{why}"):
+        import_parquet(row, topic, tmp_path / "x.parquet")
+
+    assert [each[4] for each in told(row, topic)] == [b"first"]
