@@ -157,14 +157,19 @@ class _Node:
         if self._told is None:
             return True
         floor, told = self._told
-        status = self._bridge.status()
-        if (told.position, told.durable) == (status.position, status.durable):
+        store, standing = self._bridge.store, self._bridge.member.standing
+        position, durable = store.position, store.durable_position
+        if told.position == position and told.durable == min(durable, position):
             self._changed = None
         elif self._changed is None:
             self._changed = trio.current_time()
         elif trio.current_time() - self._changed >= STATUS_SECONDS:
             return True
-        return floor != self._bridge.store.floor or _rest(status) != _rest(told)
+        if floor != store.floor or told.disk != store.reserve.state:
+            return True
+        if told.active and standing.active:
+            return told.view != standing.newest.id
+        return _standing(told) != _standing(self._bridge.status())
 
     def _tell_status(self) -> None:
         store, status = self._bridge.store, self._bridge.status()
@@ -300,10 +305,9 @@ class _Node:
         return wire.answer(reference, [size, shift], data)
 
 
-def _rest(status: RowStatus) -> tuple[object, ...]:
-    """All but how far the row has come."""
-    active, members, _, _, *rest = status
-    return active, members, *rest
+def _standing(status: RowStatus) -> tuple[object, ...]:
+    """Without how far the row has come."""
+    return status.active, status.members, status.view, status.missing
 
 
 def _facts(segment: Any) -> tuple[object, ...]:

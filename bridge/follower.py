@@ -17,8 +17,7 @@ from duckrow.node.limits import KIB, MIB
 from duckrow.node.row import Item
 from duckrow.node.wakeup import Wakeup
 
-from .messages import Follow
-from .sending import size_of
+from .sending import size_of_content
 
 PAST_BYTES: Final = 256 * KIB  # of heads, read at once
 LIVE_BYTES_MAX: Final = 8 * MIB
@@ -44,7 +43,7 @@ class Follower:
         self._end = item.position
         if item.position < self._next:
             return False
-        size = size_of(Follow(0, item))
+        size = size_of_content(item.content)
         if self._live_bytes + size > LIVE_BYTES_MAX:
             self._live.clear()
             self._live_bytes = 0

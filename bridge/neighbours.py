@@ -234,9 +234,10 @@ class Neighbours:
         others of that feed, until the next beat at most: along a chain acks come back in one wave.
         Signs of life do not wait.
         """
+        heard = streams.newest
         for peer, neighbour in self._of.items():
             told, feeds = neighbour.told, neighbour.feeds
-            newest = [streams.newest[each] for each in feeds if each in streams.newest]
+            newest = [heard[each] for each in feeds if each in heard]
             news = [acks for acks in newest if told.get(acks.member) is not acks]
             if not news:
                 continue

@@ -105,21 +105,23 @@ class Sending:
 
 def size_of(message: Message) -> int:
     """In memory, about."""
-    bundles: tuple[Bundle | View, ...] = ()
     match message:
         case Bundle():
-            bundles = (message,)
+            return size_of_content(message)
         case Follow() | Mended():
-            bundles = (message.item.content,)
+            return size_of_content(message.item.content)
         case Control(payload=Tail() as tail):
-            bundles = tail.bundles
+            return MESSAGE_BYTES + sum(map(size_of_content, tail.bundles))
         case _:
-            pass
+            return MESSAGE_BYTES
+
+
+def size_of_content(content: Bundle | View) -> int:
+    """Of an item, or of a message that carries one."""
     size = MESSAGE_BYTES
-    for bundle in bundles:
-        if isinstance(bundle, Bundle):
-            for head, body in bundle.commands:
-                size += len(head) + len(body)
+    if isinstance(content, Bundle):
+        for head, body in content.commands:
+            size += len(head) + len(body)
     return size
 
 

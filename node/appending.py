@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from .checksum import crc32c
-from .chronicle import Chronicle, Waiting
+from .chronicle import Chronicle, Name, Waiting
 from .commands import Command
 from .env import Buffer
 from .forms import (
@@ -126,7 +126,7 @@ class Appending:
         self._writer.order(where)
 
     async def note(self, kind: RecordKind, head: bytes) -> None:
-        """A REGISTER, a SETTLED, or what is now known of an older START.
+        """A REGISTER, or what is now known of an older START.
 
         Raises:
             Full, DiskFailed: as `append`.
@@ -135,10 +135,28 @@ class Appending:
         self._writer.append(kind, head)
         if kind == RecordKind.REGISTER:
             self._chronicle.register = head
-        elif kind == RecordKind.START:
-            self._chronicle.start(Start.decode(head))
         else:
-            self._chronicle.settled(SettledForm.decode(head))
+            assert kind == RecordKind.START
+            self._chronicle.start(Start.decode(head))
+
+    async def settle(self, names: Sequence[Name]) -> None:
+        """A SETTLED for each of them, in one write.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        writer = self._writer
+        heads = [SettledForm(*name).encode() for name in names]
+        segment = await writer.room(sum([size_of(len(head), 0) for head in heads]))
+        records: list[Buffer] = []
+        offset = segment.size
+        for head in heads:
+            record = writer.record(RecordKind.SETTLED, head, offset)
+            records.append(record)
+            offset += len(record)
+        writer.write(records, offset - segment.size)
+        for name in names:
+            self._chronicle.settled(name)
 
     async def order_waiting(self) -> None:
         """Makes items of what the last incarnation left without a place in the row, in s order.

@@ -25,7 +25,7 @@ from .chronicle import Name
 from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, NotFound
-from .forms import BaseForm, SettledForm, Start, encode_view
+from .forms import BaseForm, Start, encode_view
 from .limits import MIB
 from .records import RecordKind
 from .registerform import Register, is_binding
@@ -35,6 +35,7 @@ from .segments import Segment
 from .storeoptions import StoreOptions
 
 INCARNATION_BITS = 64
+SETTLED_AT_ONCE = 64  # in one write
 COUNTED_AT_ONCE = 256  # items
 
 
@@ -300,9 +301,10 @@ class Journal:
         Raises:
             Full, DiskFailed: as `receive`.
         """
-        for name in names:
-            if name in self.store.chronicle.staged:
-                await self.store.appending.note(RecordKind.SETTLED, SettledForm(*name).encode())
+        staged = self.store.chronicle.staged
+        known = [name for name in names if name in staged]
+        for first in range(0, len(known), SETTLED_AT_ONCE):
+            await self.store.appending.settle(known[first : first + SETTLED_AT_ONCE])
 
     async def rebase(self, base: BaseForm, segments: list[Segment]) -> None:
         """An image is the row from here on; durable on return (images.py).

@@ -130,10 +130,11 @@ class RealStream(trio.abc.HalfCloseableStream):
         return count
 
     async def _received(self, receive: Callable[[], T]) -> T:
-        if self.socket.fileno() < 0:
+        fd = self.socket.fileno()
+        if fd < 0:
             raise trio.ClosedResourceError("this stream was closed")
         while True:
-            await trio.lowlevel.wait_readable(self.socket)
+            await trio.lowlevel.wait_readable(fd)
             try:
                 return receive()
             except BlockingIOError:

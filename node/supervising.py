@@ -103,10 +103,13 @@ class Supervisor:
         if pid:
             log.info("bridge_adopted pid=%d", pid)
         try:
+            if self._stop.is_set():
+                self._end_in_order()
             while holder(self._lock) == pid:
-                if self._stop.is_set():
-                    self._end_in_order()
-                await trio.sleep(LOOK_SECONDS)
+                if pid:
+                    await _end_of(pid)
+                else:
+                    await trio.sleep(LOOK_SECONDS)  # it has yet to say who it is
         finally:
             self.pid = 0
         if pid and not self._stop.is_set():
@@ -123,6 +126,19 @@ class Supervisor:
                 os.kill(self.pid, number)
             except ProcessLookupError:
                 pass  # it has just ended
+
+
+async def _end_of(pid: int) -> None:
+    """Waits for it, of a process that is not a child of this one."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        await trio.lowlevel.checkpoint()
+        return
+    try:
+        await trio.lowlevel.wait_readable(fd)
+    finally:
+        os.close(fd)
 
 
 def holder(lock: Path) -> int | None:

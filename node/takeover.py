@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from .commands import Command
 from .errors import Corrupt, NotFound
-from .forms import SettledForm
-from .records import RecordKind
 from .rowstore import RowStore
 
 
@@ -30,7 +28,7 @@ async def take_over(store: RowStore, view: int, id_: int, wall_us: Callable[[], 
                 continue
             s += 1
             await store.appending.append(view, id_, s, s, wall_us(), commands)
-        await store.appending.note(RecordKind.SETTLED, SettledForm(*name).encode())
+        await store.appending.settle([name])
     if store.dirty:
         await store.sync()
     return s

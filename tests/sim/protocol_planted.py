@@ -385,8 +385,8 @@ _BUGS = [
         "a cut between two who see a third removes nobody",
         (
             "bridge/neighbours.py",
-            "for each in feeds if each in streams.newest]",
-            "for each in feeds if each in streams.newest and each == self.standing.id]",
+            "for each in feeds if each in heard]",
+            "for each in feeds if each in heard and each == self.standing.id]",
         ),
         profile=MIXED,
     ),
