@@ -38,6 +38,7 @@ SHOWN: Final = (
     "relay_p50_ms",
     "ratio",
 )
+LINE: Final = 24  # characters of the line that tells how it went
 
 
 def run(args: Args, console: Console) -> int:
@@ -63,7 +64,8 @@ def run(args: Args, console: Console) -> int:
     ]
     ended_like_ctrl_c()
     fields = (*SUMMARY, *(OF_SEEDS if args.experiments else ()))
-    shown = (*SHOWN, *(OF_SEEDS if args.experiments else ()))
+    shown = (*SHOWN, *(OF_SEEDS if args.experiments else ()), "along")
+    people = for_people(console, args.output)
     output = output_of(console, args.output, fields, columns=shown, one=len(wanted) == 1)
     found: list[Samples] = []
     try:
@@ -75,8 +77,8 @@ def run(args: Args, console: Console) -> int:
                         for line in legacy(samples):
                             console.print(line)
                     else:
-                        output.put([summary(samples, seed=args.experiments)])
-                        _draw_line(args, console, samples)
+                        row = summary(samples, seed=args.experiments)
+                        output.put([{**row, "along": _along(samples)} if people else row])
                     if args.record:
                         with _keeper(args, console, cluster) as client:
                             samplefiles.record(client, args.record, [*rows(samples)])
@@ -164,7 +166,8 @@ def _measured(
             )
     for case in alike:
         with console.progress("trips", 2 * args.count) as progress:
-            yield measured(cluster, path, case.size, args.count, progress.add)
+            samples = measured(cluster, path, case.size, args.count, progress.add)
+        yield samples
 
 
 def _keeper(args: Args, console: Console, cluster: LocalCluster) -> Any:
@@ -174,14 +177,12 @@ def _keeper(args: Args, console: Console, cluster: LocalCluster) -> Any:
     return cluster.connect(0)
 
 
-def _draw_line(args: Args, console: Console, samples: Samples) -> None:
-    """For people: how it went along the run."""
+def _along(samples: Samples) -> str:
+    """How it went along the run, for people."""
     from .samples import sparkline, stretches
 
-    if not for_people(console, args.output):
-        return
-    line = stretches(samples.ms, console.width - 30)
-    console.print(f"along the run  {sparkline(line, max(line))}  0 to {max(line):.3g} ms")
+    line = stretches(samples.ms, LINE)
+    return f"{sparkline(line, max(line))} 0 to {max(line):.3g} ms"
 
 
 def _several(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:

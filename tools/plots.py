@@ -187,5 +187,5 @@ def _said(name: str, value: Any) -> str:
         case "delay_ms":
             return f"links of {value:g} ms"
         case "size":
-            return f"{value} B"
+            return f"{value:,} B"
     return str(value)
