@@ -21,7 +21,9 @@ from duckrow.node.cursors import LAST
 from duckrow.node.effects import Code, Reason
 from duckrow.node.entries import Entries, entries_of
 from duckrow.node.errors import Full, Refused
+from duckrow.node.requests import Ask, Verb
 from duckrow.node.state import State
+from real.daemonkit import Wire
 from seeds.kit import SECOND, Node, Turns, alone
 from seeds.shell import shell
 from sim.alone import EPOCH_US, Machine
@@ -566,3 +568,44 @@ def test_s0_39_producers_consumers_and_topics_in_all_combinations_see_the_same()
     assert all(
         row["deliveries"] == 3 * row["producers"] * row["consumers"] * row["topics"] for row in rows
     )
+
+
+def test_s0_10_every_client_is_served_by_a_task_of_its_own() -> None:
+    """Twenty that wait, and one that asks for megabytes and takes none of them, hold up no other."""
+
+    async def waits(url: str, topic: str, told: list[bytes]) -> None:
+        async with library.trio.connect(url) as row:
+            told.extend(entry.value for entry in await row.pull(topic, wait=60))
+
+    async def main(url: str) -> list[bytes]:
+        told: list[bytes] = []
+        async with trio.open_nursery() as nursery, library.trio.connect(url) as row:
+            for index in range(20):
+                nursery.start_soon(waits, url, f"t{index}", told)
+            for index in reversed(range(20)):
+                await row.produce(f"t{index}", b"%d" % index)
+        return told
+
+    with library.Node() as node, Wire(node.url.removeprefix("duck+unix://")) as greedy:
+        node.client.produce_many("much", [bytes(100_000)] * 40)
+        for _ in range(30):
+            greedy.send(Verb.PULL, *Ask("much", max_bytes=1 << 22).fields())
+        told = trio.run(main, node.url)
+
+    assert sorted(told) == sorted(b"%d" % index for index in range(20))
+
+
+def test_s0_16_an_entry_has_a_number_a_time_its_producer_and_a_value_of_bounded_size() -> None:
+    with library.Node() as node:
+        row = node.client
+        receipt = row.produce("t", b"value", key=b"key", headers={"name": b"1"})
+        row.produce("t", bytes(1 << 20))
+        with pytest.raises(Refused, match="1,048,577, and the limit is 1,048,576"):
+            row.produce("t", bytes((1 << 20) + 1))
+        first, second = row.pull("t", max_bytes=1 << 22)
+
+    assert (first.topic, first.partition, first.number) == ("t", 0, 1)
+    assert (first.key, first.value, dict(first.headers)) == (b"key", b"value", {"name": b"1"})
+    assert (first.time, second.number) == (receipt.time, 2)
+    assert first.producer == second.producer
+    assert second.time >= first.time

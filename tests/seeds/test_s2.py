@@ -6,17 +6,24 @@ Each test is named after its row in docs/reference/seeds.md, which also says wha
 from __future__ import annotations
 
 import random
+import socket
+from collections.abc import Callable
 from heapq import heappop, heappush
+from pathlib import Path
 
 import pytest
 import trio
 
-from duckrow.node import columns, makers
+import duckrow as library
+from clikit import duckrow
+from duckrow.node import columns, frames, makers, requests
 from duckrow.node.commands import PID_BYTES
 from duckrow.node.effects import Code, Result
 from duckrow.node.entries import entries_of
 from duckrow.node.errors import Conflict, NotFound
 from duckrow.node.pulled import Pulled
+from duckrow.node.requests import Ask, Verb
+from real.daemonkit import Wire
 from seeds.kit import Node, alone
 from sim.alone import Machine
 
@@ -175,3 +182,54 @@ def test_s2_18_or_refused_where_the_settings_say_so(create: str) -> None:
         assert await node.values("new") == [b"kept"]
 
     alone(Machine(), main)
+
+
+def test_s2_14_every_call_has_a_time_out_that_says_for_whom_it_waited() -> None:
+    """No thread and no shutting down is needed for it, and the client goes on."""
+    calls: list[Callable[[library.Client], object]] = [
+        lambda row: row.produce("t", b"v"),
+        lambda row: row.produce_many("t", [b"v"]),
+        lambda row: row.pull("t"),
+        lambda row: row.topics(),
+        lambda row: row.topic("t"),
+        lambda row: row.create_topic("t"),
+        lambda row: row.set_topic("t", max_entries=1),
+        lambda row: row.delete_topic("t"),
+        lambda row: row.prune("t", 1),
+        lambda row: row.barrier(),
+        lambda row: row.status(),
+        lambda row: row.clients(),
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with library.connect(f"duck://127.0.0.1:{port}", timeout=0.02) as row:
+            for call in calls:
+                with pytest.raises((library.Timeout, library.NoQuorum), match=f"127.0.0.1:{port}"):
+                    call(row)
+
+
+def test_s2_16_the_folder_is_made_at_the_first_start_and_loaded_and_verified_later(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "storage" / "node"
+    with library.Node(home) as node:
+        node.client.produce("t", b"one")
+    with library.Node(home) as node:
+        assert [entry.value for entry in node.client.pull("t")] == [b"one"]
+
+    (files,) = [
+        row
+        for row in duckrow(f"doctor --files -o jsonl --set node.data={home}").rows
+        if row["check"] == "files" and "row" in row["said"]
+    ]
+    assert (files["state"], files["said"][:27]) == ("ok", "every byte of the row is wh")
+
+
+def test_s2_17_a_client_that_stops_in_the_middle_of_its_request_holds_up_nobody() -> None:
+    head = requests.request(2, Verb.PULL, *Ask("t", wait_us=60_000_000).fields())
+    frame = b"".join(frames.encode(head))
+
+    with library.Node() as node, Wire(node.url.removeprefix("duck+unix://")) as half:
+        for end in range(1, len(frame)):
+            half.socket.sendall(frame[end - 1 : end])
+            assert node.client.produce("t", b"v").number == end
