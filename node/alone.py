@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 import trio
@@ -45,6 +45,11 @@ KeeperT = TypeVar("KeeperT", bound=Keeper)
 class Options:
     store: StoreOptions = attrs.field(factory=StoreOptions)
     housekeeping: HousekeepingOptions = attrs.field(factory=HousekeepingOptions)
+
+
+_STATELESS: Final = (
+    "restore a backup, or, if the machine is one of a cluster, start it with an empty folder"
+)
 
 
 class StatelessError(Corrupt):
@@ -157,9 +162,10 @@ async def recovered(
     if best is None:
         # What the disk does not give may be whole: another try, or another cable, may help.
         kind = DiskFailed if snapshots.unread else StatelessError
+        todo = "" if snapshots.unread else f"; {_STATELESS}"
         raise kind(
             f"the row begins at position {store.floor}, and no snapshot of the state reaches that "
-            f"far: {'; '.join(snapshots.refused) or 'there is none'}"
+            f"far: {'; '.join(snapshots.refused) or 'there is none'}{todo}"
         )
     state, numbers, lost = best
     row.follow(state.position)

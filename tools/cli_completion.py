@@ -38,7 +38,7 @@ def bash() -> str:
 
 
 def zsh() -> str:
-    return f"autoload -U +X bashcompinit && bashcompinit\n{bash()}"
+    return f"{_ZSH}{bash()}"
 
 
 def fish() -> str:
@@ -57,6 +57,10 @@ def fish() -> str:
     return "\n".join(lines) + "\n"
 
 
+_ZSH: Final = """\
+(( $+functions[compdef] )) || { autoload -U compinit && compinit; }
+autoload -U +X bashcompinit && bashcompinit
+"""
 _BASH: Final = """\
 _duckrow() {
     local words="" word next=""
@@ -93,6 +97,7 @@ COMMANDS: Final = (
             'eval "$(duckrow completion bash)"',
             "duckrow completion fish > duckrow.fish",
         ),
-        more="In ~/.bashrc or ~/.zshrc the first line makes it permanent.",
+        more="In ~/.bashrc the first line makes it permanent; in ~/.zshrc it is the same with zsh.  fish reads\n"
+        "what lies in ~/.config/fish/completions.",
     ),
 )

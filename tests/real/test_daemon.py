@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -268,76 +267,6 @@ def test_a_sync_that_fails_ends_the_process_with_the_reason_in_its_last_line(
         assert running.end() == 1
     assert "Input/output error" in running.said[-1]
     assert "Traceback" not in "".join(running.said)
-
-
-# -- kill -9 -----------------------------------------------------------------------------------
-
-
-def killed_again_and_again(home: Path, lives: int, seconds: float) -> tuple[int, int]:
-    """Producers go on through all lives; the entries that were acknowledged, and that there are."""
-    url, ended = f"duck+unix://{home}/node.sock", threading.Event()
-    acknowledged: dict[bytes, int] = {}
-
-    def produce(name: int) -> None:
-        with duckrow.connect(url, timeout=SECONDS) as row:
-            number = 0
-            while not ended.is_set():
-                number += 1
-                value = b"%d %d" % (name, number)
-                if number % 10:
-                    acknowledged[value] = row.produce("t", value).number or 0
-                else:
-                    values = [b"%d %d.%03d" % (name, number, each) for each in range(300)]
-                    receipts = row.produce_many("t", values)
-                    first = receipts.first
-                    for each, entry in enumerate(values):
-                        acknowledged[entry] = (first or 0) + each if first else -1
-
-    threads = [threading.Thread(target=produce, args=(name,)) for name in range(3)]
-    for life in range(lives):
-        running = Daemon(home, "--set", f"store.durability={('write', 'fsync')[life % 2]}")
-        with running.process:
-            running.ready()
-            if not life:
-                for thread in threads:
-                    thread.start()
-            ended.wait(seconds)
-            if life == lives - 1:
-                ended.set()
-                for thread in threads:
-                    thread.join()
-            running.end(signal.SIGKILL)
-    with daemon(home) as running, duckrow.connect(running.url) as row:
-        found: list[tuple[int, bytes]] = []
-        after: object = 0
-        while entries := row.pull("t", after, limit=65_536, max_bytes=1 << 22):
-            found += [(entry.number, entry.value) for entry in entries]
-            after = entries.after
-    assert [number for number, _ in found] == [*range(1, len(found) + 1)]
-    numbers = {value: number for number, value in found}
-    assert len(numbers) == len(found), "an entry is there twice"
-    for value, number in acknowledged.items():
-        assert value in numbers, f"{value!r} was acknowledged and is gone"
-        assert number in (-1, numbers[value]), f"{value!r} has another number now"
-    for name in range(3):
-        own = [value.split()[1] for _, value in found if value.startswith(b"%d " % name)]
-        assert own == sorted(own, key=lambda each: [*map(int, each.split(b"."))])
-    return len(acknowledged), len(found)
-
-
-def test_killed_under_load_it_has_every_acknowledged_entry_once_and_in_order(
-    tmp_path: Path,
-) -> None:
-    acknowledged, found = killed_again_and_again(tmp_path, 5, 0.6)
-
-    assert 1000 < acknowledged <= found
-
-
-@pytest.mark.long
-def test_killed_a_hundred_times_it_has_every_acknowledged_entry(tmp_path: Path) -> None:
-    acknowledged, found = killed_again_and_again(tmp_path, 100, 1.0)
-
-    assert 10_000 < acknowledged <= found
 
 
 # -- watching -----------------------------------------------------------------------------------
