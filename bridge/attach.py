@@ -146,7 +146,7 @@ class _Node:
         if follower is not None and follower.is_behind:
             items = follower.take_nowait() if output.bytes <= AHEAD_BYTES else []
             for item in items:
-                output.put(wire.item(item))
+                output.put(wire.item(item, self._bridge.options.id))
             if not items:
                 follower.wake()
         if self._is_status_due():
@@ -253,7 +253,7 @@ class _Node:
             if self._follower is not follower:
                 return
             for item in items:
-                output.put(wire.item(item))
+                output.put(wire.item(item, self._bridge.options.id))
             output.flush()
             await output.wait(AHEAD_BYTES)
 

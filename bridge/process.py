@@ -370,8 +370,8 @@ class Bridge:
                     links.hang_up(peer)
                 case do.Alarm(text):
                     self._note(WARNING, "alarm text=%r", text)
-        await self.staging.flush()
         links.flush()
+        await self.staging.flush()
         if placed:
             self._serving.placed()
             for follower in self.followers:

@@ -328,7 +328,7 @@ class BridgedRow:
             if self._after is None or item.position != self._after + 1:
                 raise Corrupt(f"item {item.position} comes behind {self._after}")
             self._after = item.position
-            self._items.append(item)
+            self._items.append(self._with_own_bodies(item))
             self._taker.wake()
         elif kind == Told.STATUS:
             had = self._status.missing
@@ -365,6 +365,21 @@ class BridgedRow:
                 question.answer(value, frame.body)
         else:
             raise Corrupt(f"a bridge says {kind} to its node")
+
+    def _with_own_bodies(self, item: Item) -> Item:
+        """The bridge does not send back what was submitted here; all of it is known, or none."""
+        content = item.content
+        if (
+            self.welcome is None
+            or not isinstance(content, Bundle)
+            or content.origin != self.welcome.id
+        ):
+            return item
+        try:
+            known = [self._unsettled[head] for head, _ in content.commands]
+        except KeyError:
+            return item  # by an earlier life, or handed on
+        return item._replace(content=content._replace(commands=tuple(known)))
 
     def _on_refused(self, error: DuckrowError, bundle: Bundle) -> None:
         for command in bundle.commands:

@@ -5,7 +5,7 @@
     node ──►  GIVEN number, what  PIECE number, bytes          when the bridge says GIVE number
 
 Frames as everywhere; heads are CBOR arrays that begin with the kind.  Items of the past come without
-their bodies, those that were just ordered with them.  Both ends are of one machine and one version,
+their bodies, and so do those that the node itself has submitted; others that were just ordered, with them.  Both ends are of one machine and one version,
 but a kill leaves old ones behind: the first frame of each says its version.
 """
 
@@ -141,9 +141,10 @@ def _heads_frame(kind: Told, bundle: Bundle) -> list[Buffer]:
     return frame([int(kind), *head], *body)
 
 
-def item(given: Item) -> list[Buffer]:
+def item(given: Item, own: int) -> list[Buffer]:
+    """`own`: the node of this id has the bodies of what it submitted."""
     content = given.content
-    whole = isinstance(content, View) or _is_whole(content)
+    whole = isinstance(content, View) or (content.origin != own and _is_whole(content))
     if whole:
         head, body = encode_item(given)
     else:

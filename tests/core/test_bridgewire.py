@@ -22,6 +22,7 @@ from duckrow.node.rowwire import encode_bundle
 
 TURN = makers.Turn(bytes(16), seq=1, time=5)
 VIEW = View(3, (Member(1, 2, 1),), b"c" * 16, 7, "fsync")
+OTHER, OWN = 1, 2  # nodes; bundles here are of the second
 
 
 def command(size: int) -> Command:
@@ -57,7 +58,7 @@ def test_commands_arrive_with_their_bodies(sizes: list[int]) -> None:
 
 @pytest.mark.parametrize("content", [bundle(10, 0, 3000), bundle(0), VIEW])
 def test_an_item_that_was_just_ordered_comes_whole(content: Bundle | View) -> None:
-    kind, fields, body = frame(wire.item(item(content)))
+    kind, fields, body = frame(wire.item(item(content), OTHER))
 
     assert kind == Told.ITEM
     assert wire.item_of(fields, body) == item(content)
@@ -69,18 +70,17 @@ def test_an_item_of_the_past_comes_without_its_bodies() -> None:
     assert isinstance(content, Bundle)
     heads = content._replace(commands=tuple(Command(head) for head, _ in content.commands))
     past = whole._replace(content=heads)
-    buffers = wire.item(past)
-
-    assert sum(map(len, buffers)) < 400
-    _, fields, body = frame(buffers)
-    assert wire.item_of(fields, body) == past
+    for buffers in (wire.item(past, OTHER), wire.item(whole, OWN)):  # or of what the node has
+        assert sum(map(len, buffers)) < 400
+        _, fields, body = frame(buffers)
+        assert wire.item_of(fields, body) == past
 
 
 def test_heads_that_are_not_those_of_the_item_are_refused() -> None:
     content = bundle(10)
     past = item(content._replace(commands=(Command(content.commands[0].head),)))
     for wrong in (past._replace(crc=1), item(bundle(10))._replace(crc=1)):
-        _, fields, body = frame(wire.item(wrong))
+        _, fields, body = frame(wire.item(wrong, OTHER))
         with pytest.raises(Corrupt, match=r"are not what they were|is not what it was"):
             wire.item_of(fields, body)
 

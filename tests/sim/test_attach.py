@@ -14,7 +14,7 @@ from duckrow.node.env import Env
 from duckrow.node.errors import Conflict, DiskFailed, NoQuorum
 from duckrow.node.row import Bundle
 from sim.clusterkit import BODY
-from sim.pairkit import NODE_PORT, Split, play
+from sim.pairkit import NODE_PORT, Split, everything, play
 
 
 def test_nodes_at_their_bridges_have_one_state() -> None:
@@ -329,3 +329,23 @@ def test_what_fails_in_a_round_ends_the_bridge_whoever_had_brought_something() -
         assert all(split.bridges[id_].status().active for id_ in (1, 3))
 
     play(10, script, tolerate=(DiskFailed,))
+
+
+def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> None:
+    """Its bridge does not send those bodies back, and the node has them."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        for node in split.nodes.values():
+
+            async def asks(place: int) -> bytes:
+                raise AssertionError(f"for the body at {place}")
+
+            node.row.store.read_body = asks  # type: ignore[method-assign]
+        await trio.sleep(1)
+        assert len(split.results) > 20
+        for node in split.nodes.values():
+            assert len(await everything(node)) > 20
+
+    play(11, script)
