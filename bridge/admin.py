@@ -2,6 +2,7 @@
 
     members    who votes and who acts, beside what the cluster file lists, as this bridge sees it
     change     a wish for the next view, said again until a view has it or something is against it
+    refuse     no links with these neighbours, for experiments: until it is said anew, or this process ends
     force      this machine goes on alone, since nobody can decide any more (forcing.py)
 
 Any bridge may be asked, and for `force` that of the machine which goes on.  The view rules; the file
@@ -44,6 +45,12 @@ class Admin:
         what = asked.get("what")
         if what == "status":
             return self.members() | told(self._bridge, trio.current_time())
+        if what == "refuse":
+            nodes = asked.get("nodes")
+            if not isinstance(nodes, list):
+                raise Corrupt(f"{nodes!r} are no machines to refuse")
+            self._bridge.links.refuse(frozenset(map(self._id, nodes)))
+            return self.members()
         seconds = asked.get("seconds", 10.0)
         if type(seconds) not in (int, float) or not 0 <= seconds <= WAIT_SECONDS_MAX:
             raise Corrupt(f"{seconds!r} is no time to wait")

@@ -110,6 +110,8 @@ class Links:
         self._env, self._own, self._secret, self._door = env, own, secret, door
         self._neighbours, self._mailbox, self._note = neighbours, mailbox, note
         self._standby, self._standby_wanted = standby, trio.Event()
+        self.refused: frozenset[int] = frozenset()
+        self._admitted = trio.Event()  # somebody is refused no more
         self._connections: dict[int, Connection] = {}
         self._dirty: dict[int, None] = {}
         self._encoder = Encoder()
@@ -170,6 +172,15 @@ class Links:
         if connection is not None:
             self._close(peer, connection)
 
+    def refuse(self, peers: frozenset[int]) -> None:
+        """No link with these, until it is said again for which."""
+        for peer in peers - self.refused:
+            self.hang_up(peer)
+        if self.refused - peers:
+            self._admitted.set()
+            self._admitted = trio.Event()
+        self.refused = peers
+
     def dial_standby(self, wanted: bool) -> None:
         """Whether standby links are to be there (F12); who dials them hangs them up again."""
         if wanted:
@@ -214,6 +225,8 @@ class Links:
         while True:
             if standby:
                 await self._standby_wanted.wait()
+            while neighbour.id in self.refused:
+                await self._admitted.wait()
             was_up = False
             try:
                 with trio.fail_after(DIAL_SECONDS):
@@ -244,6 +257,9 @@ class Links:
             await _aclose(stream)
             return False
         peer, connection = hello.id, Connection(stream, hello, self._encoder)
+        if peer in self.refused:
+            await _aclose(stream)
+            return False
         self.hang_up(peer)
         self._connections[peer] = connection
         self._mailbox.post(Up(peer))

@@ -19,10 +19,10 @@ from duckrow.node.clusterfile import ClusterFile, Peer
 from duckrow.node.daemon import calm_collector, watch_signals
 from duckrow.node.damage import tell_of_damages
 from duckrow.node.errors import Conflict
+from duckrow.node.locks import BRIDGE_LOCK
 from duckrow.node.realio import real_env
 from duckrow.node.realnet import notify, serve_at
 from duckrow.node.storeoptions import StoreOptions
-from duckrow.node.supervising import BRIDGE_LOCK
 
 from .attach import Attach
 from .configured import check_row, options_of

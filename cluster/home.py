@@ -4,6 +4,7 @@
     cluster.toml    the cluster file, for commands that ask all nodes
     m1/ ...         of each machine: `cluster.toml` as it has it, `data/`, `log`
     guard.sock      of the guard (guard.py), which holds a lock on the folder as well
+    cuts.json       what is cut where only bridges can do it (cuts.py)
     wires.sock      of what carries the links (wire.py, namespaces.py); `wires.log`
 
 A folder whose guard does not run, and whose plan does not say that disks are to stay, was left by a
@@ -29,6 +30,7 @@ from duckrow.node.limits import (
 )
 
 from .asking import answers
+from .cuts import CUTS
 from .guard import SOCKET, remove
 from .plan import Plan, name_of
 
@@ -82,7 +84,16 @@ def is_guarded(folder: Path) -> bool:
 def owned(plan: Plan) -> list[str]:
     """All that a cluster puts there."""
     machines = [name_of(id_) for id_ in plan.ids]
-    return [*machines, CLUSTER_FILE, WIRE_SOCKET, WIRE_LOG, f"{PLAN}.new", PLAN]
+    return [
+        *machines,
+        CLUSTER_FILE,
+        CUTS,
+        f"{CUTS}.new",
+        WIRE_SOCKET,
+        WIRE_LOG,
+        f"{PLAN}.new",
+        PLAN,
+    ]
 
 
 def check_free(folder: Path, plan: Plan) -> bool:

@@ -13,30 +13,21 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Self
 
 import attrs
 
-from duckrow.node.addresses import bridge_socket, read_url
-from duckrow.node.blocking import TIMEOUT, Client
-from duckrow.node.errors import (
-    Conflict,
-    Disconnected,
-    DuckrowError,
-    NoQuorum,
-    NotFound,
-    Refused,
-    Timeout,
-)
+from duckrow.node.addresses import bridge_socket
+from duckrow.node.clusterfile import Pair
+from duckrow.node.errors import NotFound, Timeout
 
-from .asking import until
+from .cluster import END_SECONDS, Cluster
 from .home import (
     CLUSTER_FILE,
     PLAN,
@@ -48,36 +39,32 @@ from .home import (
     owned,
 )
 from .links import Links
-from .machine import BRIDGE, NODE, Machine
+from .machine import Machine
 from .plan import Places, Plan, Wires, cluster_text, name_of
 from .ports import free_block, free_ports
-from .processes import Processes, is_there
-from .states import row_of
-
-START_SECONDS: Final = 60.0
-END_SECONDS: Final = 30.0
-LOOK_SECONDS_MAX: Final = 5.0  # for one look at a node
+from .processes import Processes
+from .starting import Starter
 
 
-class LocalCluster:
+class LocalCluster(Cluster[Machine]):
     """Machines are named m1, m2, ..., or told by their place: 0 is m1."""
 
     def __init__(self, folder: Path, told: Told) -> None:
-        self.folder, self.told, self.plan = folder, told, told.plan
+        self.told, self.plan, self.keep = told, told.plan, told.keep
         self._places = places = (
             Places.in_namespaces(told.plan, told.block)
             if told.block
             else Places.on_loopback(told.plan, told.ports)
         )
-        self.machines = tuple(
+        machines = [
             Machine(id_, name_of(id_), f"duck://{place}", folder / name_of(id_))
             for id_, place in places.nodes.items()
-        )
+        ]
+        super().__init__(folder, machines, told.plan.links)
         self.guard: subprocess.Popen[bytes] | None = None  # if this process has started it
         self.links = Links(folder, told.plan, places, told.block)
         self._processes = Processes(folder)
-        self._clients: dict[int, Client] = {}
-        self._begun: dict[int, int] = {}  # process, by machine: of the nodes that were started here
+        self._starter = Starter(self._processes, self.links.network_of)
         self._owned = ExitStack()  # what ends with this object
 
     # -- its life ---------------------------------------------------------------------------
@@ -124,7 +111,7 @@ class LocalCluster:
                 if prepare is not None:
                     prepare(found.machines)
                 found.links.start(processes)
-                found._start_machines()
+                found._starter.start_all(found.machines)
                 for machine in found.machines:
                     found.wait(machine.name)
                 undo.pop_all()
@@ -158,16 +145,8 @@ class LocalCluster:
             Timeout: it had to be killed.
         """
         self._close_clients()
-        late: list[str] = []
-        running = [each for each in self.machines if each.pids()]
-        for machine in running:
-            machine.signal(signal.SIGCONT)
-            machine.signal(signal.SIGTERM, *([NODE] if machine.pid(NODE) else [BRIDGE]))
-        for machine in running:
-            try:
-                machine.stop(seconds=END_SECONDS)
-            except Timeout as error:
-                late.append(str(error))
+        with ThreadPoolExecutor(len(self.machines)) as threads:
+            late = [each for each in threads.map(_stopped, self.machines) if each]
         self.abandon(keep=keep)
         if late:
             raise Timeout(f"{'; '.join(late)}: killed")
@@ -175,7 +154,7 @@ class LocalCluster:
     def abandon(self, *, keep: bool | None = None) -> None:
         """Ends all of it at once, for whoever does not look at what is left."""
         self._close_clients()
-        self._end_processes(keep=self.told.keep if keep is None else keep)
+        self._end_processes(keep=self.keep if keep is None else keep)
         self._owned.close()
 
     def __enter__(self) -> Self:
@@ -184,127 +163,23 @@ class LocalCluster:
     def __exit__(self, *_: object) -> None:
         self.abandon()
 
-    def report(self) -> list[dict[str, Any]]:
-        """How all machines are, as `duckrow cluster status` tells it."""
-        with ThreadPoolExecutor(len(self.machines)) as threads:
-            return [*threads.map(self._report, self.machines)]
+    # -- its machines and links ---------------------------------------------------------------
 
-    # -- its machines -----------------------------------------------------------------------
+    def _begin(self, machine: Machine) -> None:
+        self._starter.start(machine)
 
-    def machine(self, which: int | str) -> Machine:
-        """
-        Raises:
-            Refused: there is none.
-        """
-        for place, machine in enumerate(self.machines):
-            if which in (place, machine.name):
-                return machine
-        last = len(self.machines) - 1
-        raise Refused(f"there is no machine {which!r}: there are m1 to m{last + 1}, 0 to {last}")
+    def _runs(self, machine: Machine) -> bool:
+        return self._starter.runs(machine)
 
-    def url(self, which: int | str) -> str:
-        return self.machine(which).url
+    def _cut(self, pair: Pair, *, one_way: bool) -> str:
+        if self.links.by:
+            self.links.cut(pair, one_way=one_way)
+        return self.links.by
 
-    @property
-    def everywhere(self) -> str:
-        """The addresses of all its nodes, as one URL."""
-        return "duck://" + ",".join(each.url.removeprefix("duck://") for each in self.machines)
-
-    def client(self, which: int | str) -> Client:
-        """One for whoever needs no other."""
-        machine = self.machine(which)
-        if machine.id not in self._clients:
-            self._clients[machine.id] = self.connect(which)
-        return self._clients[machine.id]
-
-    def connect(self, which: int | str, *, timeout: float = TIMEOUT) -> Client:
-        """One more."""
-        machine = self.machine(which)
-        return Client(read_url(machine.url), name=machine.name, timeout=timeout)
-
-    def wait(
-        self, which: int | str, *, active: bool = True, seconds: float = START_SECONDS
-    ) -> None:
-        """Until its node serves, and, if `active`, orders.
-
-        Raises:
-            Refused: it ended; says what it said.
-            Timeout.
-        """
-        machine, done, said = self.machine(which), "order" if active else "serve", ""
-
-        def is_so() -> bool:
-            nonlocal said
-            try:
-                with self.connect(which, timeout=LOOK_SECONDS_MAX) as client:
-                    client.barrier() if active else client.status()
-                    return True
-            except (Disconnected, Timeout, NoQuorum, OSError) as error:
-                if not self._runs(machine):
-                    raise Refused(f"{machine.name} has ended:\n{machine.last_words()}") from error
-                said = f": {error}"
-                return False
-
-        until(is_so, seconds, lambda: f"{machine.name} does not {done}{said}")
-
-    def kill(self, which: int | str, *processes: str) -> None:
-        """SIGKILL to its node and its bridge, or one of them."""
-        self.machine(which).kill(*processes, seconds=END_SECONDS)
-
-    def stop(self, which: int | str) -> None:
-        """In order."""
-        self.machine(which).stop(seconds=END_SECONDS)
-
-    def start(self, which: int | str, *, active: bool = True) -> None:
-        """Starts it again; it serves, and orders if `active`, when this returns.
-
-        Raises:
-            Conflict: its node runs.
-            Refused, Timeout: see `wait`.
-        """
-        self.begin(which)
-        self.wait(which, active=active)
-
-    def begin(self, which: int | str) -> None:
-        """Starts it, and waits for nothing.
-
-        Raises:
-            Conflict: its node runs.
-        """
-        machine = self.machine(which)
-        if machine.pid(NODE):
-            raise Conflict(f"{machine.name} runs already, its node is process {machine.pid(NODE)}")
-        self._start_both(machine)
-
-    def pause(self, which: int | str, *processes: str) -> None:
-        """SIGSTOP; they do nothing more when this returns."""
-        machine = self.machine(which)
-        machine.signal(signal.SIGSTOP, *processes)
-        until(
-            lambda: machine.stands_still(*processes),
-            END_SECONDS,
-            lambda: f"{machine.name} does not stand still",
-        )
-
-    def resume(self, which: int | str) -> None:
-        self.machine(which).signal(signal.SIGCONT)
-
-    def wipe(self, which: int | str) -> None:
-        """The disk of one that is stopped is gone."""
-        self.machine(which).wipe()
-
-    def cut(self, one: int | str, other: int | str, *, one_way: bool = False) -> None:
-        """The link between two machines carries nothing more, or nothing from the one to the other.
-
-        Raises:
-            Refused: there is no such link, or it has no wire.
-        """
-        self.links.cut(self._pair(one, other), one_way=one_way)
-
-    def heal(self, one: int | str | None = None, other: int | str | None = None) -> None:
-        """That link, or all of them."""
-        whole = one is None or other is None
-        self.links.heal(None if whole else self._pair(one, other))
+    def _heal(self, pair: Pair | None) -> str:
+        if self.links.by:
+            self.links.heal(pair)
+        return self.links.by
 
     def links_are(self, wires: Wires) -> None:
         """All of them, from now on.
@@ -335,32 +210,6 @@ class LocalCluster:
         there = self.links.network_of(machine.id)
         return [shutil.which("nsenter") or "", f"--net={there}"] if there else []
 
-    def _report(self, machine: Machine) -> dict[str, Any]:
-        pids, is_paused = machine.pids(), machine.is_paused
-        status = None
-        if NODE in pids and not is_paused:
-            try:
-                with self.connect(machine.name, timeout=LOOK_SECONDS_MAX) as client:
-                    status = client.status()
-            except (DuckrowError, OSError):
-                pass  # that it does not answer is what is told
-        return row_of(
-            machine.name,
-            machine.url,
-            pid=pids.get(NODE, 0),
-            bridge_pid=pids.get(BRIDGE, 0),
-            is_paused=is_paused,
-            status=status,
-        )
-
-    def _pair(self, one: int | str | None, other: int | str | None) -> tuple[int, int]:
-        assert one is not None
-        assert other is not None
-        pair = self.machine(one).id, self.machine(other).id
-        if tuple(sorted(pair)) not in self.plan.links:
-            raise Refused(f"there is no link between {name_of(pair[0])} and {name_of(pair[1])}")
-        return pair
-
     # -- processes --------------------------------------------------------------------------
 
     @property
@@ -379,41 +228,6 @@ class LocalCluster:
             path.write_text(cluster_text(self.plan, self._places, id_, secret), "utf-8")
             path.chmod(0o600)
 
-    def _start_machines(self) -> None:
-        """All at once."""
-        for machine in self.machines:
-            self._start(BRIDGE, machine)
-        for machine in self.machines:
-            self._start_at_bridge(machine)
-
-    def _start_both(self, machine: Machine) -> None:
-        if not machine.pid(BRIDGE):
-            self._start(BRIDGE, machine)
-        self._start_at_bridge(machine)
-
-    def _start_at_bridge(self, machine: Machine) -> None:
-        """A node that finds its bridge running does not start one, so that both are forked from the guard."""
-        until(
-            lambda: machine.pid(BRIDGE) > 0 or not self._runs(machine),
-            START_SECONDS,
-            lambda: f"the bridge of {machine.name} does not start",
-        )
-        if not machine.pid(BRIDGE):
-            raise Refused(f"{machine.name} has ended:\n{machine.last_words()}")
-        self._start(NODE, machine)
-
-    def _start(self, process: str, machine: Machine) -> None:
-        words = ["--cluster", str(machine.cluster_file), "--name", machine.name]
-        words += ["--data", str(machine.data)]
-        if self.plan.namespaces:
-            words += ["--set", "node.insecure=true"]  # only this host reaches it
-        net = self.links.network_of(machine.id)
-        if process == NODE:
-            words = ["node", *words, "--listen", machine.url.replace("duck", "tcp", 1)]
-        else:
-            words = ["bridge", "run", "--supervised", *words]
-        self._begun[machine.id] = self._processes.run(words, machine.log, net)
-
     def _end_processes(self, *, keep: bool) -> None:
         """By the guard; where that was killed, what it has left, bridges without a node first of all."""
         if keep and not self.told.keep:
@@ -425,22 +239,18 @@ class LocalCluster:
                 clear(self.folder, self.owned)
         self.links.forget()
 
-    def _runs(self, machine: Machine) -> bool:
-        """Its node runs, or is about to: it takes its lock after a moment."""
-        begun = self._begun.get(machine.id)
-        return bool(machine.pids()) or (begun is not None and is_there(begun))
-
-    def _close_clients(self) -> None:
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
-            try:
-                client.close(timeout=0)
-            except DuckrowError:
-                pass  # its node may be dead
-
 
 def _temporary() -> Path:
     """One that is not there yet: the guard makes it."""
     return Path(
         tempfile.gettempdir(), f"duckrow-cluster-{random.SystemRandom().randbytes(8).hex()}"
     )
+
+
+def _stopped(machine: Machine) -> str:
+    """In order; else why not."""
+    try:
+        machine.stop(seconds=END_SECONDS)
+    except Timeout as error:
+        return str(error)
+    return ""

@@ -15,9 +15,10 @@ from typing import Final, Self
 
 import attrs
 
-from duckrow.node.daemon import NODE_LOCK
 from duckrow.node.errors import Conflict, Timeout
-from duckrow.node.supervising import BRIDGE_LOCK, holder
+from duckrow.node.locks import BRIDGE_LOCK, NODE_LOCK, holder
+
+from .asking import until
 
 NODE, BRIDGE = "node", "bridge"
 LOCKS: Final = {NODE: NODE_LOCK, BRIDGE: BRIDGE_LOCK}
@@ -43,6 +44,11 @@ class Machine:
     def cluster_file(self) -> Path:
         return self.home / "cluster.toml"
 
+    @property
+    def config_file(self) -> Path:
+        """There is none, unless something has to be said in it."""
+        return self.home / "duckrow.toml"
+
     def pid(self, process: str) -> int:
         """Of its node or its bridge; 0: there is none."""
         return holder(self.data / LOCKS[process]) or 0
@@ -50,6 +56,10 @@ class Machine:
     def pids(self) -> dict[str, int]:
         """The node first: it would start its bridge again."""
         return {each: pid for each in LOCKS if (pid := self.pid(each))}
+
+    def look(self) -> tuple[dict[str, int], bool]:
+        """Its processes, and whether one of them stands still."""
+        return self.pids(), self.is_paused
 
     @property
     def is_paused(self) -> bool:
@@ -70,6 +80,9 @@ class Machine:
                 except ProcessLookupError:
                     pass  # it has just ended
 
+    def watched(self, process: str = NODE) -> Watched:
+        return Watched(self.pid(process))
+
     def kill(self, *processes: str, seconds: float) -> None:
         """SIGKILL; they are gone when this returns.
 
@@ -78,7 +91,7 @@ class Machine:
         """
         for process in processes or LOCKS:
             if pid := self.pid(process):
-                with _watched(pid) as watched:
+                with Watched(pid) as watched:
                     self.signal(signal.SIGKILL, process)
                     watched.wait(seconds, f"{process} {self.name}")
 
@@ -91,10 +104,26 @@ class Machine:
         for process in LOCKS:
             pid = self.pid(process)
             if pid:
-                with _watched(pid) as watched:
+                with Watched(pid) as watched:
                     self.signal(signal.SIGCONT, process)
                     self.signal(signal.SIGTERM, process)
                     watched.wait(seconds, f"{process} {self.name}")
+
+    def pause(self, *processes: str, seconds: float) -> None:
+        """SIGSTOP; they do nothing more when this returns.
+
+        Raises:
+            Timeout: the kernel did not stop them.
+        """
+        self.signal(signal.SIGSTOP, *processes)
+        until(
+            lambda: self.stands_still(*processes),
+            seconds,
+            lambda: f"{self.name} does not stand still",
+        )
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
 
     def wipe(self) -> None:
         """Its disk is gone.
@@ -115,7 +144,7 @@ class Machine:
         return "\n".join(lines[-count:])
 
 
-class _watched:  # noqa: N801 - used as a verb
+class Watched:
     """A process, told from any later one with its number."""
 
     def __init__(self, pid: int) -> None:

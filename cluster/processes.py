@@ -54,14 +54,20 @@ class Processes:
         """These are removed from the folder at the end."""
         self._ask(own=[*names])
 
-    def stay(self, guard: subprocess.Popen[bytes]) -> None:
-        """They go on when this process ends."""
+    def stay(self, guard: subprocess.Popen[bytes] | None = None) -> None:
+        """They go on when whoever has started them ends, which may be this process, with that guard."""
         self._ask(stay=True)
+        if guard is not None:
+            self.leave(guard)
+
+    @staticmethod
+    def leave(guard: subprocess.Popen[bytes]) -> None:
+        """Nobody waits for its end."""
         assert guard.stdin is not None
         assert guard.stdout is not None
         guard.stdin.close()
         guard.stdout.close()
-        guard.returncode = 0  # nobody waits for it
+        guard.returncode = 0
 
     def start(self, words: Sequence[str], log: Path) -> int:
         """A program with its whole path; its process.

@@ -19,17 +19,18 @@ def row_of(
     *,
     pid: int,
     bridge_pid: int,
+    runs: bool,
     is_paused: bool,
     status: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Of a machine, as `duckrow cluster status` shows it; a process 0 does not run."""
+    """Of a machine, as `duckrow cluster status` shows it; a process 0 is none, or not known."""
     told = status or {}
     return {
         "name": name,
         "url": url,
         "pid": pid or None,
         "bridge_pid": bridge_pid or None,
-        "state": state_of(name, runs=pid > 0, is_paused=is_paused, status=status),
+        "state": state_of(name, runs=runs, is_paused=is_paused, status=status),
         "view": told.get("view"),
         "position": told.get("position"),
         "state_hash": told.get("state_hash"),

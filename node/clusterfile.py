@@ -150,6 +150,11 @@ class MemberSection:
         number(VOTES_MAX, 0), 1, "Its weight in the first view.  0: it only follows the row."
     )
     witness: bool = setting(YES, False, "Whether it votes and keeps no row.")
+    ssh: str = setting(
+        TEXT,
+        "",
+        "Where `duckrow cluster up --hosts` finds it, as ssh does.  Empty: at its address.",
+    )
 
 
 SECTIONS: Final[dict[str, type[Any]]] = {"cluster": ClusterSection, "timers": TimersSection}
@@ -165,6 +170,7 @@ class Peer(NamedTuple):
     url: str
     votes: int
     witness: bool
+    ssh: str = ""
 
 
 @attrs.frozen(kw_only=True)

@@ -30,6 +30,7 @@ from .env import Env
 from .errors import Conflict, DuckrowError, Refused
 from .keeper import Keeper
 from .limits import CONNECTIONS_SPARE_FILES
+from .locks import NODE_LOCK
 from .lonerow import LoneRow
 from .realio import RealDisk, real_env
 from .realnet import notify, serve_at
@@ -44,7 +45,6 @@ log = logging.getLogger("duckrow.daemon")
 
 DRAIN_SECONDS = 10.0
 BRIDGE = "bridge"  # what the node calls it
-NODE_LOCK = "node.lock"  # of a node with a bridge; alone, it locks the row
 COLLECT = 20_000, 1_000, 1_000  # new objects; and collections of the new before one of more
 
 

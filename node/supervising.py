@@ -9,7 +9,6 @@ which ends both in order.  It writes its log where the node writes its own.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import signal
@@ -20,10 +19,10 @@ from pathlib import Path
 import trio
 
 from .errors import DiskFailed
+from .locks import BRIDGE_LOCK, holder
 
 log = logging.getLogger("duckrow.supervisor")
 
-BRIDGE_LOCK = "bridge.lock"  # in the data folder: of the process that is its bridge
 RETRY_SECONDS_MIN = 0.1
 RETRY_SECONDS_MAX = 5.0
 STEADY_SECONDS = 10.0  # one that lived so long is started again at once
@@ -139,19 +138,3 @@ async def _end_of(pid: int) -> None:
         await trio.lowlevel.wait_readable(fd)
     finally:
         os.close(fd)
-
-
-def holder(lock: Path) -> int | None:
-    """The process that has the lock; 0: it has not written its number yet.  None: nobody has it."""
-    try:
-        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(fd, 32, 0)
-        return int(text) if text.isdigit() else 0
-    finally:
-        os.close(fd)
-    return None

@@ -1,210 +1,13 @@
-"""`duckrow cluster`: several machines on this one, as processes, started and hurt."""
+"""`duckrow cluster`: several machines, on this one as processes or elsewhere over ssh, started and hurt."""
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from .command import DONE, Args, Command, UsageError, option, whole
-from .console import Console
-from .output import for_people, output_of
-from .rows import Row
-
-if TYPE_CHECKING:
-    from duckrow.cluster.local import LocalCluster
-    from duckrow.cluster.plan import Plan
-
-DIR: Final = ".duckrow"
-NODES: Final = 3
-UP_FIELDS: Final = ("name", "url", "pid", "bridge_pid")
-STATUS_FIELDS: Final = (*UP_FIELDS, "state", "view", "position", "state_hash", "why")
-STATUS_SHOWN: Final = ("name", "state", "url", "pid", "bridge_pid", "view", "position", "why")
-LINES: Final = 20
-
-MB: Final = 1_000_000 / 8  # bytes of a megabit
-
-
-def up(args: Args, console: Console) -> int:
-    from duckrow.cluster.local import LocalCluster
-
-    plan = planned(args)
-    ended_like_ctrl_c()
-    found = LocalCluster.launch(
-        plan, Path(args.dir), leash=not args.detach, keep=bool(args.keep), ports=_ports(args, plan)
-    )
-    try:
-        nodes = [{name: row[name] for name in UP_FIELDS} for row in found.report()]
-        told = {"dir": str(found.folder), "topology": shape(plan), "nodes": nodes}
-        _show(args, console, told, nodes, UP_FIELDS)
-        if args.detach:
-            console.say(f"{_names(found)} in {args.dir} stay until `{_again('down', args)}`")
-            return DONE
-        console.say(f"{_names(found)} in {args.dir} run until Ctrl-C")
-        assert found.guard is not None
-        found.guard.wait()
-        console.say(f"the cluster in {args.dir} was ended from elsewhere")
-    except KeyboardInterrupt:
-        _end(found, console, keep=found.told.keep)
-    return DONE
-
-
-def planned(args: Args) -> Plan:
-    """
-    Raises:
-        Refused: it cannot be.
-        UsageError: options contradict each other.
-    """
-    from duckrow.cluster.plan import Plan, Wires, pairs_of
-
-    if args.links and args.topology:
-        raise UsageError("--links are instead of a --topology")
-    links = pairs_of(args.links) if args.links else ()
-    nodes = args.nodes or max((high for _, high in links), default=NODES)
-    wires = Wires(
-        delay=args.delay / 1000,
-        jitter=args.jitter / 1000,
-        rate=args.rate * MB,
-        loss=args.loss / 100,
-    )
-    return Plan(
-        nodes=nodes,
-        topology=args.topology or "chain",
-        listed=links,
-        durability=args.durability,
-        wires=wires if wires != Wires() else None,
-        namespaces=bool(args.netns),
-    )
-
-
-def shape(plan: Plan) -> str:
-    """As `--topology` or `--links` says it."""
-    return ",".join(f"m{low}-m{high}" for low, high in plan.listed) or plan.topology
-
-
-def _ports(args: Args, plan: Plan) -> Sequence[int]:
-    from duckrow.cluster.ports import ports_from
-
-    return ports_from(args.port, plan.ports_wanted) if args.port and not plan.namespaces else ()
-
-
-def status(args: Args, console: Console) -> int:
-    found = _found(args)
-    nodes = found.report()
-    told = {"dir": str(found.folder), "topology": shape(found.plan), "nodes": nodes}
-    _show(args, console, told, nodes, STATUS_FIELDS, STATUS_SHOWN)
-    return DONE
-
-
-def down(args: Args, console: Console) -> int:
-    found = _found(args)
-    _end(found, console, keep=bool(args.keep) or found.told.keep)
-    return DONE
-
-
-def _end(found: LocalCluster, console: Console, *, keep: bool) -> None:
-    """In order only if somebody looks at the disks afterwards."""
-    found.down(keep=True) if keep else found.abandon(keep=False)
-    left = "the disks and logs are kept" if keep else "nothing is left"
-    console.say(f"{_names(found)} have ended: {left} in {found.folder}")
-
-
-def kill(args: Args, console: Console) -> int:
-    only = [args.only] if args.only else []
-    return _each(args, console, lambda found, name: found.kill(name, *only))
-
-
-def stop(args: Args, console: Console) -> int:
-    return _each(args, console, lambda found, name: found.stop(name))
-
-
-def start(args: Args, console: Console) -> int:
-    found = _found(args)
-    for name in args.name:
-        found.begin(name)
-    for name in args.name:
-        found.wait(name, active=False)
-    return _told(found, args, console)
-
-
-def pause(args: Args, console: Console) -> int:
-    only = [args.only] if args.only else []
-    return _each(args, console, lambda found, name: found.pause(name, *only))
-
-
-def resume(args: Args, console: Console) -> int:
-    return _each(args, console, lambda found, name: found.resume(name))
-
-
-def wipe(args: Args, console: Console) -> int:
-    return _each(args, console, lambda found, name: found.wipe(name))
-
-
-def _each(args: Args, console: Console, what: Callable[[LocalCluster, str], None]) -> int:
-    found = _found(args)
-    for name in args.name:
-        found.machine(name)  # all of them are known before anything is done
-    for name in args.name:
-        what(found, name)
-    return _told(found, args, console)
-
-
-def _told(found: LocalCluster, args: Args, console: Console) -> int:
-    nodes = [row for row in found.report() if row["name"] in args.name]
-    _show(args, console, {"nodes": nodes}, nodes, STATUS_FIELDS, STATUS_SHOWN)
-    return DONE
-
-
-def logs(args: Args, console: Console) -> int:
-    found = _found(args)
-    for machine in [found.machine(name) for name in args.name] or found.machines:
-        if len(args.name) != 1:
-            console.print(f"==> {machine.name} <==")
-        console.print(machine.last_words(args.lines))
-    return DONE
-
-
-def _found(args: Args) -> LocalCluster:
-    from duckrow.cluster.local import LocalCluster
-
-    return LocalCluster.at(Path(args.dir))
-
-
-def _show(
-    args: Args,
-    console: Console,
-    document: Row,
-    rows: list[Row],
-    fields: Sequence[str],
-    shown: Sequence[str] = (),
-) -> None:
-    """The document where one is wanted, else its rows."""
-    if args.output == "json":
-        output = output_of(console, "json", fields, one=True)
-        output.put([document])
-    else:
-        people = for_people(console, args.output)
-        output = output_of(console, args.output, shown if people and shown else fields)
-        output.put(rows)
-    output.close()
-
-
-def _names(found: Any) -> str:
-    first, last = found.machines[0].name, found.machines[-1].name
-    return first if first == last else f"{first} to {last}"
-
-
-def _again(verb: str, args: Args) -> str:
-    return f"duckrow cluster {verb}" + ("" if args.dir == DIR else f" --dir {args.dir}")
-
-
-def ended_like_ctrl_c() -> None:
-    """By whoever ends a program in another way, too."""
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)
+from . import clusters
+from .clusters import DIR, LINES
+from .command import Command, option, whole
 
 
 def amount(name: str, most: float = float("inf")) -> Callable[[str], float]:
@@ -234,7 +37,7 @@ COMMANDS: Final = (
     Command(
         "cluster up",
         "Start a cluster on this machine",
-        up,
+        clusters.up,
         (
             option("--nodes", metavar="N", kind=whole(1), said="how many machines: m1 to mN (3)"),
             option(
@@ -249,7 +52,6 @@ COMMANDS: Final = (
             option(
                 "--durability",
                 choices=("fsync", "write", "memory"),
-                default="fsync",
                 said="when a machine acknowledges (fsync)",
             ),
             option(
@@ -286,6 +88,22 @@ COMMANDS: Final = (
                 said="each machine in a network namespace, with real packets between them (root)",
             ),
             option(
+                "--hosts",
+                metavar="FILE",
+                said="instead the machines of this cluster file, over ssh",
+            ),
+            option(
+                "--ssh",
+                metavar="CMD",
+                said="with --hosts: how they are reached (ssh -o BatchMode=yes -o ConnectTimeout=10)",
+            ),
+            option("--program", metavar="P", said="with --hosts: what duckrow is there (duckrow)"),
+            option(
+                "--remote",
+                metavar="D",
+                said="with --hosts: the folder there, its name followed by that of the machine (.duckrow)",
+            ),
+            option(
                 "--port",
                 metavar="P",
                 kind=whole(1, 65_535),
@@ -303,7 +121,7 @@ COMMANDS: Final = (
     Command(
         "cluster status",
         "Show how the machines of a cluster are",
-        status,
+        clusters.status,
         (_DIR,),
         ("duckrow cluster status", "duckrow cluster status -o json"),
         more="state: up (it orders), wedged (it reaches no majority, or its disk is full), catching-up (it starts,\n"
@@ -313,14 +131,14 @@ COMMANDS: Final = (
     Command(
         "cluster down",
         "End a cluster, and remove what it has left on the disk",
-        down,
+        clusters.down,
         (_DIR, option("--keep", switch=True, said="disks and logs stay; `up` goes on with them")),
         ("duckrow cluster down",),
     ),
     Command(
         "cluster kill",
         "Kill the node and the bridge of machines with no word",
-        kill,
+        clusters.kill,
         (_NAMES, _ONLY, _DIR),
         ("duckrow cluster kill m2",),
         rows=True,
@@ -328,7 +146,7 @@ COMMANDS: Final = (
     Command(
         "cluster stop",
         "Stop machines in order",
-        stop,
+        clusters.stop,
         (_NAMES, _DIR),
         ("duckrow cluster stop m2",),
         rows=True,
@@ -336,7 +154,7 @@ COMMANDS: Final = (
     Command(
         "cluster start",
         "Start machines that were killed or stopped",
-        start,
+        clusters.start,
         (_NAMES, _DIR),
         ("duckrow cluster start m2",),
         more="Returns when they serve; `duckrow cluster status` tells when they order.",
@@ -345,7 +163,7 @@ COMMANDS: Final = (
     Command(
         "cluster pause",
         "Let machines stand still",
-        pause,
+        clusters.pause,
         (_NAMES, _ONLY, _DIR),
         ("duckrow cluster pause m2",),
         rows=True,
@@ -353,7 +171,7 @@ COMMANDS: Final = (
     Command(
         "cluster resume",
         "Let machines go on that stand still",
-        resume,
+        clusters.resume,
         (_NAMES, _DIR),
         ("duckrow cluster resume m2",),
         rows=True,
@@ -361,15 +179,46 @@ COMMANDS: Final = (
     Command(
         "cluster wipe",
         "Take the disks of stopped machines away",
-        wipe,
+        clusters.wipe,
         (_NAMES, _DIR),
         ("duckrow cluster wipe m2",),
         rows=True,
     ),
     Command(
+        "cluster cut",
+        "Let a link between two machines carry nothing more",
+        clusters.cut,
+        (
+            option("one", said="a machine, such as m1"),
+            option("other", said="another one, which has a link with it"),
+            option(
+                "--one-way",
+                switch=True,
+                said="only what goes from the first to the second; not without wires or namespaces",
+            ),
+            _DIR,
+        ),
+        ("duckrow cluster cut m1 m2",),
+        more="Over wires (a delay, a loss, a rate) and in namespaces what is on its way is kept or lost as on a\n"
+        "cable.  Otherwise both bridges refuse each other and hang up, and `by` says bridges.",
+        rows=True,
+    ),
+    Command(
+        "cluster heal",
+        "Let links that were cut carry again",
+        clusters.heal,
+        (
+            option("one", many="?", said="a machine"),
+            option("other", many="?", said="another one; with neither, all links"),
+            _DIR,
+        ),
+        ("duckrow cluster heal", "duckrow cluster heal m1 m2"),
+        rows=True,
+    ),
+    Command(
         "cluster logs",
         "Show the end of what machines have said",
-        logs,
+        clusters.logs,
         (
             option("name", many="*", said="machines, such as m2; else all"),
             option(
@@ -382,5 +231,41 @@ COMMANDS: Final = (
             _DIR,
         ),
         ("duckrow cluster logs m2", "duckrow cluster logs --lines 5"),
+    ),
+    Command(
+        "cluster init",
+        "Write the files of a real deployment: cluster file, configurations, systemd unit",
+        clusters.init,
+        (
+            option("machine", metavar="NAME=HOST", many="+", said="a machine, such as m1=10.0.0.1"),
+            option("--to", metavar="D", default="deploy", said="the folder to write (deploy)"),
+            option(
+                "--topology",
+                choices=("mesh", "chain", "ring", "star"),
+                default="mesh",
+                said="who is linked with whom (mesh)",
+            ),
+            option(
+                "--durability",
+                choices=("fsync", "write", "memory"),
+                said="when a machine acknowledges (fsync)",
+            ),
+            option(
+                "--program",
+                metavar="P",
+                default="/usr/local/bin/duckrow",
+                said="where duckrow is on the machines (/usr/local/bin/duckrow)",
+            ),
+        ),
+        ("duckrow cluster init m1=10.0.0.1 m2=10.0.0.2 m3=10.0.0.3",),
+        more="A secret of the bridges and a token of the clients are drawn, and stand in the files (0600).",
+    ),
+    Command(
+        "cluster agent",
+        "Do on this machine what a launcher elsewhere asks for",
+        clusters.agent,
+        (option("folder", metavar="FOLDER", said="of the machine"),),
+        ('echo \'{"do": "look"}\' | duckrow cluster agent .duckrow/m2',),
+        more="`duckrow cluster up --hosts` runs it over ssh; one line of JSON comes in, and one goes out.",
     ),
 )

@@ -9,7 +9,18 @@ from .command import DONE, Args, Command
 from .console import Console
 from .output import output_of
 
-FIELDS: Final = ("node", "peer", "up", "heard", "queued", "position", "view", "disk", "follows")
+FIELDS: Final = (
+    "node",
+    "peer",
+    "up",
+    "heard",
+    "queued",
+    "position",
+    "view",
+    "disk",
+    "follows",
+    "refused",
+)
 
 
 def ls(args: Args, console: Console) -> int:

@@ -9,8 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .cli_cluster import MB, amount, ended_like_ctrl_c
+from .cli_cluster import amount
 from .clients import client_of
+from .clusters import MB, ended_like_ctrl_c
 from .command import DONE, Args, Command, UsageError, option, size, whole
 from .console import Console
 from .output import for_people, output_of

@@ -44,7 +44,7 @@ DELAYS_MS: Final = [5.0, 80.0, 40.0]
 
 def run(args: Args, console: Console) -> int:
     from . import lateruns
-    from .cli_cluster import ended_like_ctrl_c
+    from .clusters import ended_like_ctrl_c
 
     ended_like_ctrl_c()
     with _cluster(args, console) as cluster:

@@ -14,7 +14,7 @@ from duckrow.cluster.machine import Machine
 from duckrow.cluster.plan import Wires
 from duckrow.cluster.trips import value_of, ways
 
-from .cli_cluster import MB
+from .clusters import MB
 from .roundtrips import Fields, Samples, turns
 
 TURNS_MOST: Final = 10

@@ -15,6 +15,18 @@ if [ -z "$python" ]; then
     exit 1
 fi
 
+# Tests launch clusters over ssh to this machine, at an sshd of their own.
+if ! command -v sshd >/dev/null && [ ! -x /usr/sbin/sshd ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "setup: installing openssh-server"
+        apt-get update -qq
+        # Nothing of it has to run: tests start one of their own.
+        RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openssh-server openssh-client >/dev/null
+    else
+        echo "setup: please install openssh-server, which the tests of \`duckrow cluster up --hosts\` need" >&2
+    fi
+fi
+
 # What was installed is named by what it was installed from.
 wanted=$("$python" -c 'import sys, zlib, pathlib as p; print(sys.version, p.Path.cwd(), zlib.crc32(p.Path("pyproject.toml").read_bytes()))')
 if [ -f .venv/installed ] && [ "$(cat .venv/installed)" = "$wanted" ]; then

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from duckrow.cluster.plan import NODES_MAX, Places, Plan, Wires, cluster_text
+from duckrow.cluster.plan import NODES_MAX, Places, Plan, Wires, cluster_text, pairs_of
 from duckrow.node.clusterfile import read_cluster
 from duckrow.node.errors import Refused
 
@@ -128,3 +128,13 @@ def test_a_cluster_that_is_too_large_or_none_is_refused(nodes: int) -> None:
 def test_a_topology_that_is_none_is_refused() -> None:
     with pytest.raises(Refused, match="'line' is no topology: mesh, chain, ring, star, tree"):
         Plan(topology="line")
+
+
+def test_links_are_listed_as_people_write_them() -> None:
+    assert pairs_of("m1-m2, m3-m2") == ((1, 2), (2, 3))
+
+
+@pytest.mark.parametrize("text", ["", "m1", "m1-m1", "m1-x", "m1-m2,", "m1-m2-m3"])
+def test_a_list_of_links_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="no link between two machines: write m1-m2,m2-m3"):
+        pairs_of(text)

@@ -18,7 +18,7 @@ from typing import Any
 
 import duckrow
 from duckrow import Client
-from duckrow.node.supervising import BRIDGE_LOCK, holder
+from duckrow.node.locks import BRIDGE_LOCK, holder
 
 from .daemonkit import PROGRAM, ROOT, SECONDS
 

@@ -125,7 +125,9 @@ def run_on_a_cluster(
 ) -> None:
     """One that runs, but for what starts or ends one."""
     verb, down = words.removeprefix("cluster "), "duckrow cluster down"
-    if verb == "up":
+    if verb == "init":
+        (home / ".duckrow").mkdir()
+    elif verb == "up":
         example = f"{example} && {down}"
     elif verb == "down":
         example = f"duckrow cluster up --detach --nodes 1 && {example}"

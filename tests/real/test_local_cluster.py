@@ -69,7 +69,7 @@ def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Pa
         with pytest.raises(Conflict, match="m2 runs: stop or kill it"):
             found.wipe("m2")
         with pytest.raises(Refused, match="no wires"):
-            found.cut(0, 1)
+            found.links_are(Wires(delay=0.01))
         with pytest.raises(Refused, match="there are m1 to m2, 0 to 1"):
             found.kill("m3")
         assert found.client(0).produce("rides", b"one").number == 1

@@ -16,7 +16,8 @@ import pytest
 import trio
 
 from clikit import duckrow
-from duckrow.node.supervising import BRIDGE_LOCK, Supervisor
+from duckrow.node.locks import BRIDGE_LOCK
+from duckrow.node.supervising import Supervisor
 
 from .daemonkit import PROGRAM, SECONDS
 from .machines import Machine, Machines, cluster_text, machines, until

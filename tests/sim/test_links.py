@@ -132,6 +132,34 @@ def test_a_message_that_takes_long_on_its_way_is_heard_all_the_while() -> None:
     assert max(b - a for a, b in pairwise(two.heard)) < 1.0
 
 
+def test_who_is_refused_is_hung_up_on_and_comes_again_when_it_is_not() -> None:
+    one, two, three = End(1, (1, 2, 3)), End(2, (1, 2)), End(3, (1, 3))
+
+    async def script(world: World) -> None:
+        start(world, one, two, three)
+        await trio.sleep(1)
+        one.links.refuse(frozenset({2}))
+        await trio.sleep(10)
+        assert [*one.links.linked()] == [3]
+        one.links.refuse(frozenset())
+        await trio.sleep(2)
+        two.links.refuse(frozenset({1}))
+        await trio.sleep(10)
+        assert [*one.links.linked()] == [3], "the one that listens can refuse, too"
+        two.links.refuse(frozenset())
+        await trio.sleep(2)
+
+    play(script, one, two, three)
+    assert [event for event in two.events if isinstance(event, Up | Down)] == [
+        Up(1),
+        Down(1, by_peer=True),
+        Up(1),
+        Down(1),
+        Up(1),
+    ]
+    assert three.events == [Up(1)]
+
+
 def test_a_link_that_breaks_is_told_once_and_comes_again() -> None:
     one, two = End(1), End(2)
 

@@ -1,0 +1,167 @@
+"""The agent: what a launcher elsewhere has done on this machine, over ssh (remote.py).
+
+    launcher ── ssh ──► agent ──pipe──► guard ──► node, bridge
+
+It is asked by one line of JSON on its stdin, and answers with one:
+
+    {"do": "up", "name": ..., "url": ..., "cluster": text, "token": ..., "keep": false}
+    {"do": "look"}  {"do": "start"}  {"do": "kill", "processes": []}  {"do": "down", "keep": false} ...
+
+Who has brought a machine up holds the connection: when that ends, however it does, the agent's stdin
+ends, and with the agent its guard and all that this has started; unless it was told to `stay`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple, Self
+
+from duckrow.node.configkinds import quoted
+from duckrow.node.errors import Conflict, Corrupt, DuckrowError, NotFound
+
+from .guard import SOCKET, remove
+from .machine import Machine
+from .processes import Processes
+from .starting import Starter
+
+TOLD, CONFIG = "machine.json", "duckrow.toml"
+OWNED: Final = ("data", "log", "cluster.toml", CONFIG, TOLD)
+
+
+class Told(NamedTuple):
+    """What is written down of a machine, beside its disk."""
+
+    name: str
+    url: str
+    keep: bool
+
+    @classmethod
+    def read(cls, home: Path) -> Self:
+        """
+        Raises:
+            NotFound: there is none.
+        """
+        try:
+            return cls(**json.loads((home / TOLD).read_text("utf-8")))
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"there is no machine of a cluster in {home}") from None
+
+    def write(self, home: Path) -> None:
+        (home / TOLD).write_text(json.dumps(self._asdict()), "utf-8")
+
+
+class Agent:
+    def __init__(self, home: Path) -> None:
+        self.home = home.absolute()
+        self.guard: subprocess.Popen[bytes] | None = None  # if this process has started it
+        self._processes = Processes(self.home)
+
+    def answer(self, asked: Mapping[str, Any], owned: ExitStack) -> dict[str, Any]:
+        """`owned`: what ends when that is closed.
+
+        Raises:
+            DuckrowError: it cannot be done; says why.
+            Corrupt: it is no question.
+        """
+        do = asked.get("do")
+        if do == "up":
+            return self._up(asked, owned)
+        told = Told.read(self.home)
+        machine = Machine(0, told.name, told.url, self.home)
+        processes, seconds = asked.get("processes", ()), float(asked.get("seconds", 30))
+        match do:
+            case "look":
+                pids, is_paused = machine.look()
+                return {"pids": pids, "paused": is_paused}
+            case "start":
+                self._start(machine)
+            case "kill":
+                machine.kill(*processes, seconds=seconds)
+            case "stop":
+                machine.stop(seconds=seconds)
+            case "pause":
+                machine.pause(*processes, seconds=seconds)
+            case "resume":
+                machine.resume()
+            case "wipe":
+                machine.wipe()
+            case "stay":
+                self._processes.stay()
+            case "log":
+                return {"text": machine.last_words(int(asked["count"]))}
+            case "down":
+                self._down(machine, told, keep=asked["keep"] is True or told.keep)
+            case _:
+                raise Corrupt(f"an agent cannot do {do!r}")
+        return {}
+
+    def _up(self, asked: Mapping[str, Any], owned: ExitStack) -> dict[str, Any]:
+        self.guard = self._processes.guard(owned)
+        keep = self._check_free() or asked["keep"] is True
+        if not keep:
+            self._processes.own(OWNED)
+        told = Told(str(asked["name"]), str(asked["url"]), keep)
+        machine = Machine(0, told.name, told.url, self.home)
+        told.write(self.home)
+        for path, text in (
+            (machine.cluster_file, str(asked["cluster"])),
+            (machine.config_file, f"[node]\ntoken = {quoted(str(asked['token']))}\n"),
+        ):
+            path.touch(mode=0o600)
+            path.write_text(text, "utf-8")
+        self._start(machine)
+        return {"pids": machine.pids()}
+
+    def _start(self, machine: Machine) -> None:
+        Starter(self._processes, lambda _id: "").start(machine)
+
+    def _check_free(self) -> bool:
+        """Whether a disk was kept there.
+
+        Raises:
+            Conflict: something else is there.
+        """
+        there = sorted(path.name for path in self.home.iterdir() if path.name != SOCKET)
+        if not there:
+            return False
+        if TOLD not in there:
+            raise Conflict(f"{self.home} is not empty, it has {there[0]}: choose another --remote")
+        if not Told.read(self.home).keep:
+            raise Conflict(
+                f"in {self.home} is what a cluster left whose guard was killed: `duckrow cluster "
+                "down` removes it"
+            )
+        return True
+
+    def _down(self, machine: Machine, told: Told, *, keep: bool) -> None:
+        if keep:
+            machine.stop(seconds=30)
+            told._replace(keep=True).write(self.home)
+        if not self._processes.end(keep=keep):
+            machine.kill(seconds=30)
+            if not keep:
+                remove(self.home, [*OWNED, SOCKET])
+                self.home.rmdir()
+
+
+def serve(home: Path, stdin: BinaryIO, say: Callable[[str], None]) -> None:
+    """One question; after an `up`, until stdin ends."""
+    agent = Agent(home)
+    with ExitStack() as owned:
+        try:
+            asked = json.loads(stdin.readline())
+            if not isinstance(asked, dict):
+                raise Corrupt("an agent is asked by one line of JSON, an object with `do`")
+            answer = agent.answer(asked, owned)
+        except (DuckrowError, OSError, KeyError, TypeError, ValueError) as error:
+            say(json.dumps({"error": str(error), "kind": type(error).__name__}))
+            return
+        say(json.dumps(answer))
+        if agent.guard is not None:
+            stdin.read()
+            owned.pop_all()
+            agent._processes.leave(agent.guard)

@@ -1,0 +1,52 @@
+"""Cuts between machines whose links nobody carries: the bridges at both ends refuse each other.
+
+A bridge forgets that when it ends, so what is cut is written down in the folder of the cluster, and
+who starts a machine, or lets it go on, tells its bridge again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from duckrow.node.clusterfile import Pair
+
+CUTS: Final = "cuts.json"
+
+
+@attrs.frozen
+class Cuts:
+    folder: Path
+
+    @property
+    def are_used(self) -> bool:
+        return (self.folder / CUTS).exists()
+
+    @property
+    def pairs(self) -> set[Pair]:
+        """Of ids, the lower first."""
+        try:
+            told = json.loads((self.folder / CUTS).read_text("utf-8"))
+        except FileNotFoundError:
+            return set()
+        return {(low, high) for low, high in told}
+
+    def add(self, pair: Pair) -> None:
+        self._write(self.pairs | {pair})
+
+    def remove(self, pair: Pair | None) -> None:
+        """None: all."""
+        self._write(self.pairs - ({pair} if pair else self.pairs))
+
+    def of(self, id_: int) -> list[int]:
+        """Whom a machine refuses."""
+        return sorted(low + high - id_ for low, high in self.pairs if id_ in (low, high))
+
+    def _write(self, pairs: AbstractSet[Pair]) -> None:
+        new = self.folder / f"{CUTS}.new"
+        new.write_text(json.dumps(sorted(pairs)), "utf-8")
+        new.replace(self.folder / CUTS)
