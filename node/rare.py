@@ -42,7 +42,8 @@ def rare_housekeeping(env: Env, options: HousekeepingOptions) -> HousekeepingOpt
     if env.buggify("hardly a snapshot", OFTEN):
         options = attrs.evolve(options, snapshot_items=1_000_000)
     if env.buggify("small slices", OFTEN):
-        options = attrs.evolve(options, slice_bytes=1)
+        # With a rest, or a simulated node does nothing but snapshots once its state has grown.
+        options = attrs.evolve(options, slice_bytes=128, slice_seconds=0.0002)
     return options
 
 

@@ -43,6 +43,7 @@ from .world import World
 ENDS = (DiskFailed, Full, OSError)
 SQUEEZED_BYTES = 200 * 1024  # so much is on the disk, at least, before it is made to run full
 ROOM_SECONDS = 60.0
+HELD_SECONDS = 5.0
 SILENCE_SECONDS = 3.0
 END_SECONDS = 30.0  # an end, or a start
 SYNCS = 4  # of a sealed segment and its index: an end writes those that are not there yet
@@ -195,7 +196,7 @@ class _Run:
                 snapshot_bytes=1 << 20,
                 followable_bytes=plan.segment_bytes,
                 slice_bytes=self.slice_bytes,
-                slice_seconds=0.0 if self.slice_bytes == CHUNK_BYTES else 0.001,
+                slice_seconds=0.001,  # on this clock they would take no time, and nobody rest
             ),
         )
         opened = False
@@ -298,7 +299,9 @@ class _Run:
             done.set()
 
         self.world.start("room", make_room)
-        with trio.move_on_after(ROOM_SECONDS):
+        # Where nothing is judged in the end a minute of refused produces is the dearest part of a run.
+        seconds = HELD_SECONDS if self._is_small() else ROOM_SECONDS
+        with trio.move_on_after(seconds):
             await done.wait()
             while self._disk_state() != "ok":
                 await trio.sleep(0.1)
@@ -327,9 +330,12 @@ class _Run:
         snapshot = max((media.pages(path).cache.size for path in paths), default=1 << 40)
         return (
             bool(state.stages or state.waiting)
-            or options.segment_bytes <= 4 * BLOCK
+            or self._is_small()
             or snapshot > options.hard_reserve_bytes
         )
+
+    def _is_small(self) -> bool:
+        return self.plan.segment_bytes <= 4 * BLOCK
 
     def _disk_state(self) -> str:
         node = self.node
