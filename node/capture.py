@@ -32,7 +32,7 @@ from .state import State
 MAGIC: Final = "duckrow state"
 FORMAT: Final = 1
 CHUNK_BYTES_MAX: Final = 64 * 1024
-CHUNK_BYTES: Final = 16 * 1024  # takes a millisecond or so: a slice must not hold the node up
+CHUNK_BYTES: Final = 8 * 1024  # takes a millisecond or so: a slice must not hold the node up
 HASH_BYTES: Final = 16
 _HEADER: Final = 0
 _RUNS: Final = 9

@@ -45,7 +45,7 @@ COUNT_MASK: Final = (1 << COUNT_BITS) - 1
 BLOCK_ROWS: Final = 2_048
 BLOCK_BYTES: Final = BLOCK_ROWS * ROW_BYTES
 WARM_BLOCKS_MAX: Final = 512  # 32 MiB
-RUNS_AT_ONCE: Final = 512  # in one piece: about a millisecond
+RUNS_AT_ONCE: Final = 256  # in one piece: half a millisecond
 PARTITION_BITS: Final = 10
 COLUMNS: Final = 5  # of the directory, and of the strays
 
