@@ -32,6 +32,8 @@ from .records import RecordKind, padding, size_of
 from .row import Bundle, Item, View
 from .writing import ITEM_BYTES_MAX, Writer
 
+_BUNDLE: Final = int(RecordKind.BUNDLE)
+_ITEM: Final = int(RecordKind.ITEM)
 RECENT_BUNDLES: Final = 8  # whose encoding is remembered
 JOIN_BYTES_MAX: Final = 8 * KIB  # a body below this is copied: cheaper than a buffer of its own
 
@@ -49,23 +51,46 @@ class Appending:
             Full: nothing of it was written.
             DiskFailed: the process has to end.
         """
-        chronicle, writer = self._chronicle, self._writer
         content = Bundle(view, origin, s, lamport, stamp, tuple(commands))
-        crc, _, head, body, length = _encoded(content)
-        size = size_of(len(head), length)
-        segment = await writer.room(size + ITEM_BYTES_MAX)
-        # From here on there is no checkpoint: the write and what is known of it are one.
+        made = _encoded(content)
+        size = size_of(len(made.head), made.length)
+        await self._writer.room(size + ITEM_BYTES_MAX)
+        return self._append(content, made, size)
+
+    def append_now(
+        self, view: int, origin: int, s: int, lamport: int, stamp: int, commands: Sequence[Command]
+    ) -> Item | None:
+        """As `append`, without waiting for anything.  None: there has to be another segment first.
+
+        Raises:
+            Full, DiskFailed: as `append`.
+        """
+        content: Bundle = tuple.__new__(  # past its constructor, see commands.py
+            Bundle, (view, origin, s, lamport, stamp, tuple(commands))
+        )
+        made = _encoded(content)
+        size = size_of(len(made.head), made.length)
+        if not self._writer.has_room(size + ITEM_BYTES_MAX):
+            return None
+        return self._append(content, made, size)
+
+    def _append(self, content: Bundle, made: Encoded, size: int) -> Item:
+        """There is room.  The write and what is known of it are one: no checkpoint."""
+        chronicle, writer = self._chronicle, self._writer
+        crc, _, head, body, length = made
+        segment = writer.open
+        assert segment is not None
         offset = segment.size
         where, position = place(segment.number, offset), chronicle.position + 1
         digest = chain(chronicle.digest, position, crc)
-        bundle = writer.record(RecordKind.BUNDLE, head, offset, body_length=length)
-        item = writer.record(
-            RecordKind.ITEM, ItemForm(position, where, crc, digest).encode(), offset + size
-        )
+        bundle = writer.record(_BUNDLE, head, offset, body_length=length)
+        item = writer.record(_ITEM, ItemForm(position, where, crc, digest).encode(), offset + size)
         writer.write([bundle + body[0], *body[1:], item], size + len(item))
-        chronicle.position, chronicle.digest, chronicle.heard[origin] = position, digest, s
+        chronicle.position, chronicle.digest = position, digest
+        chronicle.heard[content.origin] = content.s
         writer.count(where, position)
-        return Item(position, where, crc, content)
+        made_item: Item = tuple.__new__(Item, (position, where, crc, content))
+        return made_item
 
     async def install(self, view: View) -> None:
         """Decides a view and makes its mark the next item.
@@ -198,7 +223,10 @@ def _encoded(bundle: Bundle) -> Encoded:
     head = encode_bundle(view, origin, s, lamport, stamp, count, heads, crc)
     bodies, length = _gather(commands)
     padded = heads + padding(len(heads))
-    return Encoded(crc, len(heads), head, [padded, *bodies], length + len(padded))
+    made: Encoded = tuple.__new__(
+        Encoded, (crc, len(heads), head, [padded, *bodies], length + len(padded))
+    )
+    return made
 
 
 _recent: dict[int, tuple[Bundle, Encoded]] = {}  # by id

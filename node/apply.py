@@ -39,8 +39,16 @@ Handler = Callable[[State, Head, int, Lane, list[Effect]], Result]
 Rules = Mapping[int, Handler]  # by kind
 
 
-def apply(state: State, item: Item, versions: Mapping[int, Rules] | None = None) -> list[Effect]:
+def apply(
+    state: State,
+    item: Item,
+    versions: Mapping[int, Rules] | None = None,
+    *,
+    heads: dict[bytes, Head] | None = None,
+) -> list[Effect]:
     """Changes the state, and gives the effects in the order in which they happened.
+
+    `heads` are some that were decoded before, by their bytes; those that come are taken out.
 
     Raises:
         UnknownVersion: a newer program has to apply this item; nothing was changed.
@@ -63,10 +71,12 @@ def apply(state: State, item: Item, versions: Mapping[int, Rules] | None = None)
     if isinstance(content, View):
         return effects
     for ticket, command in enumerate(content.commands, ticket_of(item.position, 0)):
-        try:
-            head = decode_head(command.head)
-        except (Corrupt, LimitExceeded):
-            continue
+        head = heads.pop(command.head, None) if heads else None
+        if head is None:
+            try:
+                head = decode_head(command.head)
+            except (Corrupt, LimitExceeded):
+                continue
         _command(state, head, ticket, rules, effects)
     return effects
 

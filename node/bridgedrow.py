@@ -141,8 +141,10 @@ class BridgedRow:
         """See `KeptRow.leads`; not asked of a bridge, so a start takes the newest snapshot."""
         return after >= upto
 
-    def submit(self, commands: Sequence[Command], *, accepted: bool = False) -> None:
-        """See `KeptRow.submit`."""
+    def submit(
+        self, commands: Sequence[Command], *, accepted: bool = False, later: bool = False
+    ) -> None:
+        """See `KeptRow.submit`; the bridge orders, so nothing has to go on here."""
         fresh = [command for command in commands if command.head not in self._unsettled]
         if self._status.disk != OK and any(len(command.body) for command in fresh):
             raise Full(
@@ -166,6 +168,12 @@ class BridgedRow:
             self._tell_staged([command.head for command in commands])
         elif self._output is not None:
             self._send(wire.submit(commands, accepted=accepted))
+
+    def go_on(self) -> None:
+        pass
+
+    def order_now(self) -> Item | None:
+        return None
 
     def withdraw(self, command: Command) -> bool:
         """Only while the bridge is away is it known that nothing took it."""
@@ -225,6 +233,10 @@ class BridgedRow:
     def release(self, position: int, oldest_body: int) -> None:
         if self._output is not None:
             self._send(wire.frame([int(Said.RELEASE), position, oldest_body]))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self._status.missing
 
     def status(self) -> RowStatus:
         return self._status if self._output is not None else self._status._replace(active=False)

@@ -6,7 +6,8 @@
                     └──► waiters    who pulls from a topic, and found it empty
 
 One task, `run`, owns all of these: items come one after the other, and between two of them
-everything here belongs together.  What takes long (snapshots, index files, dead segments) is in
+everything here belongs together.  While it waits for the next one, a client that is alone may have its
+order made and applied in its own turn (`go_on`).  What takes long (snapshots, index files, dead segments) is in
 housekeeping.py; it looks on from a task of its own.
 """
 
@@ -20,7 +21,7 @@ import trio
 from . import makers
 from .acceptance import Acceptance
 from .aging import next_due
-from .apply import apply
+from .apply import VERSIONS, apply
 from .cache import Cache
 from .calls import Calls, Key, key_of
 from .commands import PID_BYTES, Command, Head, decode_head
@@ -41,6 +42,7 @@ REMIND_SECONDS_MIN = 0.001  # between two clock commands
 REMIND_SECONDS_MAX = 1.0  # the wall clock may be set while somebody waits for it
 SHOWN_FIRST = 4  # readers that wait for what came; more of them would hold up its producer
 EFFECTS_AT_ONCE = 256  # of what is applied before others get a turn: some milliseconds
+HEADS_MAX = 4_096  # decoded, of commands that are not applied yet
 
 
 class Keeper:
@@ -68,13 +70,15 @@ class Keeper:
         self.tally = Tally()
         self.on_progress: Callable[[Item], None] = lambda _item: None  # housekeeping counts
         self.on_turn: Callable[[], None] = lambda: None  # what was answered may be sent
-        self.turned = trio.Event()  # when the next items are applied; then it is another one
+        self.turned = trio.lowlevel.ParkingLot()  # until the next items are applied
         self.on_missing: Callable[[], None] = lambda: None  # there is no majority any more
         self.wall_us = wall_us
         self._rng = rng
         self._pid = self.fresh_pid()  # of what the node itself wants (N2)
         self._seq = 0
         self._ended = False
+        self._heads: dict[bytes, Head] = {}  # of what was submitted here, decoded
+        self._nursery: trio.Nursery | None = None
         self._finding = trio.Event()  # of the item that is being applied: older bodies
         self._due: int | None = None  # when the clock task will look next
         self._due_changed = trio.Event()
@@ -86,6 +90,7 @@ class Keeper:
             DiskFailed, UnknownVersion: the process has to end.
         """
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(self._remind)
             try:
                 await self._follow()
@@ -119,11 +124,17 @@ class Keeper:
         return await self.calls.wait(self.submit(command))
 
     def submit(
-        self, command: Command, *before: Command, head: Head | None = None, accepted: bool = False
+        self,
+        command: Command,
+        *before: Command,
+        head: Head | None = None,
+        accepted: bool = False,
+        later: bool = False,
     ) -> Key:
         """Puts the command into the row, behind those `before` it; `calls` knows it by this key.
 
         Whoever has read its head already gives that, too.  `accepted`: somebody is content with that.
+        `later`: `go_on` is called next, perhaps for several.
 
         Raises:
             Full, NoQuorum: certainly none of them is written.
@@ -132,10 +143,36 @@ class Keeper:
             raise NoQuorum("this node is stopping")
         if head is None:
             head = decode_head(command.head)
-        self.row.submit([*before, command], accepted=accepted)
+        self.row.submit([*before, command], accepted=accepted, later=later)
         if self.row.stages:
             self.acceptance.came(head)
+        if len(self._heads) >= HEADS_MAX:
+            self._heads.clear()
+        self._heads[command.head] = head
         return key_of(head)
+
+    def go_on(self, *, alone: bool) -> bool:
+        """What was submitted for later is ordered: by `run`, together with what others submit
+        meanwhile; or, if its client is alone, at once, unless something else is to come first.
+
+        True: it is applied, and has woken readers whom the answer should not hold up.
+        """
+        state, item = self.state, None
+        # Only of what waits or is staged an older body may be looked for, which takes a while.
+        if alone and not (state.waiting.rows or state.stages.rows) and state.version in VERSIONS:
+            item = self.row.order_now()
+        if item is None:
+            self.row.go_on()
+            return False
+        woken = self.waiters.woken
+        try:
+            self._note(item, apply(state, item, heads=self._heads), {})
+            self.tally.count(item)
+            self._turned()
+        except Exception as error:  # noqa: BLE001 - a defect; it ends the node, and not a session
+            assert self._nursery is not None, "`run` waits for items"
+            self._nursery.start_soon(_raise, error)
+        return 0 < self.waiters.woken - woken <= SHOWN_FIRST
 
     async def barrier(self) -> int:
         """Waits until everything that was ordered before this call is applied; the position."""
@@ -158,36 +195,35 @@ class Keeper:
         for raw in self.row.take_staged():  # by an earlier life of this node
             self.acceptance.came(decode_head(raw))
         done = 0  # since the last turn for others, or longer; `take` need not wait
-        woken = self.waiters.woken
         while True:
             items = await self.row.take()
+            woken = self.waiters.woken
             for command, error in self.row.take_refused():
-                head = decode_head(command.head)
+                head = self._heads.pop(command.head, None) or decode_head(command.head)
                 self.acceptance.refused(head)
                 self.calls.fail(key_of(head), error)
             for item in items:
                 done += await self._apply(item)
-                if isinstance(item.content, Bundle):
-                    self.tally.bundles += 1
-                    self.tally.commands += len(item.content.commands)
+                self.tally.count(item)
                 if done >= EFFECTS_AT_ONCE:
                     done = 0
                     self.on_turn()
                     await trio.lowlevel.checkpoint()
-            if items:
-                self.turned.set()
-                self.turned = trio.Event()
             self._accept()
-            if self.row.status().missing:
+            if self.row.missing:
                 self.on_missing()
-            before, woken = woken, self.waiters.woken
-            if 0 < woken - before <= SHOWN_FIRST:
+            self._turned()
+            if 0 < self.waiters.woken - woken <= SHOWN_FIRST:
                 # A reader has all of the way before it, and the producer only the way back.  After
                 # the first checkpoint it may or may not have looked, after the second it has.
                 await trio.lowlevel.cancel_shielded_checkpoint()
                 await trio.lowlevel.cancel_shielded_checkpoint()
             self.on_turn()
-            self._note_due()
+
+    def _turned(self) -> None:
+        if self.turned:
+            self.turned.unpark_all()
+        self._note_due()
 
     def _accept(self) -> None:
         """What is on this disk now (N3)."""
@@ -198,7 +234,7 @@ class Keeper:
 
     async def _apply(self, item: Item) -> int:
         """How many effects it had."""
-        effects = apply(self.state, item)
+        effects = apply(self.state, item, heads=self._heads)
         places = dict.fromkeys(older(item.position, effects), NOWHERE)
         if places:
             # The state is ahead of the index here: whoever cancels has to wait for the index.
@@ -206,12 +242,19 @@ class Keeper:
             with trio.CancelScope(shield=True):  # sim-ok: a few reads, and the dead read nothing
                 await self._find(places)
             self._finding.set()
+        self._note(item, effects, places)
+        return len(effects)
+
+    def _note(self, item: Item, effects: list[Effect], places: dict[int, int]) -> None:
+        """All else that an item changes here."""
         self.numbers.note(item.position, item.place, effects, places)
-        if isinstance(item.content, Bundle) and _is_whole(item.content.commands):
-            self.cache.put(item.place, item.content.commands)
+        if isinstance(item.content, Bundle):
+            commands = item.content.commands
+            # Not of what was read again for its heads only.
+            if any(len(command.body) for command in commands):
+                self.cache.put(item.place, commands)
         self._tell(effects)
         self.on_progress(item)
-        return len(effects)
 
     async def applied(self) -> None:
         """Waits until index and state are of one moment; no checkpoint if they are."""
@@ -280,6 +323,5 @@ class Keeper:
         return await self.calls.wait(key)
 
 
-def _is_whole(commands: Sequence[Command]) -> bool:
-    """Not one that was read again for its heads only."""
-    return any(len(command.body) for command in commands)
+async def _raise(error: Exception) -> None:
+    raise error

@@ -98,6 +98,11 @@ class KeptRow(Protocol):
         """What was submitted may be on this disk before it is ordered: `take_staged` tells."""
         ...
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """As in the status."""
+        ...
+
     def status(self) -> RowStatus: ...
 
     def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:
@@ -120,13 +125,25 @@ class KeptRow(Protocol):
 
     # The present.
 
-    def submit(self, commands: Sequence[Command], *, accepted: bool = False) -> None:
+    def submit(
+        self, commands: Sequence[Command], *, accepted: bool = False, later: bool = False
+    ) -> None:
         """Takes commands into the open bundle, in this order; `accepted`: `take_staged` is to tell of
-        them, where that is less than the order.
+        them, where that is less than the order.  `later`: `go_on` follows, before anybody else's turn.
 
         Raises:
             Full: the disk is at its reserve; nothing of it was taken.
             NoQuorum: too much is pending; nothing of it was taken.
+        """
+        ...
+
+    def go_on(self) -> None:
+        """What was submitted for later goes the way of all that is."""
+        ...
+
+    def order_now(self) -> Item | None:
+        """What was submitted is the next item, which `take` will not give.  None: it is not, and
+        `go_on` has to be called.
         """
         ...
 

@@ -28,7 +28,7 @@ import trio
 from . import doubt, restored
 from .commands import Command
 from .env import Disk, Env
-from .errors import Corrupt, Full, NoQuorum, NotFound, Refused
+from .errors import Corrupt, DiskFailed, Full, NoQuorum, NotFound, Refused
 from .findings import Hole, end_at
 from .limits import KIB
 from .lonecare import Care
@@ -178,7 +178,9 @@ class LoneRow:
 
     # -- N1 ---------------------------------------------------------------------------------
 
-    def submit(self, commands: Sequence[Command], *, accepted: bool = False) -> None:
+    def submit(
+        self, commands: Sequence[Command], *, accepted: bool = False, later: bool = False
+    ) -> None:
         """See `KeptRow.submit`.  Each body was checked against its head by whoever took it in.
 
         Raises:
@@ -192,7 +194,34 @@ class LoneRow:
         self._check_open(commands, size)
         self._open += commands
         self._open_bytes += size
+        if not later:
+            self._taker.wake()
+
+    def go_on(self) -> None:
         self._taker.wake()
+
+    def order_now(self) -> Item | None:
+        """See `KeptRow.order_now`.  Only while somebody waits in `take`, who then has everything that
+        was ordered before; and what goes wrong here is met there again, and told.
+        """
+        if self._waits_for_sync or self.care.stuck or not self._taker.is_awaited:
+            return None
+        commands, size = self._open, self._open_bytes
+        options, s = self.store.options, self._s + 1
+        most = min(LARGE - 1, options.bundle_commands)
+        if size > options.bundle_bytes or len(commands) > most:
+            return None
+        try:
+            item = self.store.appending.append_now(
+                self._view, self._id, s, s, self._env.wall_us(), commands
+            )
+        except (Full, DiskFailed):
+            return None
+        if item is not None:
+            self._open, self._open_bytes = [], 0
+            self._s, self.stuck = s, False
+            self.care.wrote(size)
+        return item
 
     def withdraw(self, command: Command) -> bool:
         for index, each in enumerate(self._open):
@@ -237,6 +266,10 @@ class LoneRow:
     @property
     def stages(self) -> bool:
         return False
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return ()
 
     def take_staged(self) -> Sequence[bytes]:
         """None: what is on this disk is ordered."""

@@ -140,7 +140,7 @@ class Reads:
                     f"position {position:,} elsewhere"
                 )
             with trio.CancelScope(deadline=deadline) as read.waiting:
-                await server.node.turned.wait()
+                await server.node.turned.park()
             read.waiting = None
 
     async def _pull(self, read: _Read, pull: Pull, seconds: float, seen: int) -> None:

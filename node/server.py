@@ -67,6 +67,7 @@ class Server:
         self._nursery: trio.Nursery | None = None
         self._ended = False
         self._with_output: dict[Session, None] = {}
+        self._ordering: Session | None = None  # who ordered last
         self._hash = _Hash()
         node.on_turn = self.flush
         node.on_missing = self._give_back
@@ -109,6 +110,8 @@ class Server:
                 del self._of_host[peer.host]
             self._requests += session.requests
             self._with_output.pop(session, None)
+            if self._ordering is session:
+                self._ordering = None
             await trio.aclose_forcefully(stream)
 
     @property
@@ -188,7 +191,7 @@ class Server:
 
     def _give_back(self) -> None:
         """Who waits for the order should look for it elsewhere: it is not known when it goes on here."""
-        why = self.no_quorum(self.node.row.status().missing)
+        why = self.no_quorum(self.node.row.missing)
         error = Timeout(f"whether it is ordered is not known: {why}")
         for session in self.sessions.values():
             session.give_back(error)
@@ -265,6 +268,13 @@ class Server:
             raise
         except Exception as error:  # noqa: BLE001 - a defect in one request; others go on
             self.note(ERROR, "request_failed error=%r", error, exc_info=error)
+
+    def order(self, session: Session) -> bool:
+        """What the session has submitted for later goes on.  Whoever ordered last, too, is alone, and
+        need not wait for others to share his bundle: see `Keeper.go_on`.
+        """
+        alone, self._ordering = session is self._ordering, session
+        return self.node.go_on(alone=alone)
 
     def has_output(self, session: Session) -> None:
         self._with_output[session] = None

@@ -5,7 +5,8 @@
               └─► what is known at once ───────┘
 
 An idle session costs one task.  Orders cost none: the keeper tells, and after each of its turns the
-server sends what came together.
+server sends what came together.  What comes together from one client is ordered together; if the
+client is alone, in the turn in which it came.
 
 Nothing that a client sends ends more than its own session, and it holds no more of our memory than
 its limits.  A client that has too much under way is not read from until some of it is done.
@@ -25,7 +26,7 @@ from .effects import WAITING, Result
 from .env import Buffer, Peer
 from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, Refused
 from .events import INFO
-from .frames import FrameReader
+from .frames import Frame, FrameReader
 from .lanes import remembered
 from .limits import HELLO_SECONDS_MAX
 from .orders import Orders
@@ -69,6 +70,7 @@ class Session:
         "_node",
         "_orders",
         "_output",
+        "_owes_turn",
         "_reader",
         "_reads",
         "_server",
@@ -90,13 +92,17 @@ class Session:
         self._reader = FrameReader()
         self._began_frame = math.inf  # when the one began that is not whole yet
         self._orders = Orders(self._node.calls, self._put)
+        self._owes_turn = False  # something was submitted for later
 
     async def run(self) -> None:
         """Until the client leaves, or breaks the rules."""
         try:
             await self._greet()
             while await self._receive():
-                self._take_all()
+                if self._take_all():
+                    # A reader has all of the way before it, and the producer only the way back.
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+                    await trio.lowlevel.cancel_shielded_checkpoint()
                 self._server.flush()
                 if self._orders.is_full:
                     await self._wait_for_room()
@@ -188,25 +194,35 @@ class Session:
             return await receive(self._stream, reader)
         raise Refused(f"a frame has come too slowly: {reader.received:,} bytes of it")
 
-    def _take_all(self) -> None:
-        """
+    def _take_all(self) -> bool:
+        """True: readers were woken, who come before the answers.
+
         Raises:
             Corrupt, LimitExceeded: what comes next cannot be told any more.
         """
-        reader = self._reader
-        while (frame := reader.next_frame()) is not None:
-            self._began_frame = math.inf
-            reference, verb, fields = requests.opened(frame.head)
-            self.requests += 1
-            try:
-                if verb == requests.ORDER:
-                    self._order(reference, fields, frame.body)
-                else:
-                    self._serve(reference, verb, fields)
-            except DuckrowError as error:
-                self._put(frames.encode(requests.failure(reference, error)))
+        reader, woken = self._reader, False
+        try:
+            while (frame := reader.next_frame()) is not None:
+                self._began_frame = math.inf
+                self._take(frame)
+        finally:
+            if self._owes_turn:
+                self._owes_turn = False
+                woken = self._server.order(self)
         if reader.received and self._began_frame == math.inf:
             self._began_frame = trio.current_time()
+        return woken
+
+    def _take(self, frame: Frame) -> None:
+        reference, verb, fields = requests.opened(frame.head)
+        self.requests += 1
+        try:
+            if verb == requests.ORDER:
+                self._order(reference, fields, frame.body)
+            else:
+                self._serve(reference, verb, fields)
+        except DuckrowError as error:
+            self._put(frames.encode(requests.failure(reference, error)))
 
     def _serve(self, reference: int, verb: int, fields: list[Any]) -> None:
         reads, state = self._reads, self._node.state
@@ -283,7 +299,7 @@ class Session:
                 "something, or change a policy"
             )
         self._server.refuse_if_stopping()
-        if missing := self._node.row.status().missing:
+        if missing := self._node.row.missing:
             if (result := self._remembered(head)) is not None:
                 self._answer(reference, *result)
                 return
@@ -291,7 +307,9 @@ class Session:
             # (N3), and that is no gap either.
             if not accepted or self._node.acceptance.expected(head) < head.seq:
                 raise self._server.no_quorum(missing)
-        key = self._node.submit(Command(raw, body), head=head, accepted=accepted)
+        command = Command(raw, body)
+        key = self._node.submit(command, head=head, accepted=accepted, later=True)
+        self._owes_turn = True
         self._orders.add(reference, key, len(body), accepted=accepted)
 
     def _receipt(self, reference: int, fields: list[Any]) -> None:

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
+from .row import Bundle, Item
+
 BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
@@ -45,3 +47,9 @@ class Tally:
         self.entries = self.bytes = 0
         self.snapshot_position = 0  # of the last snapshot that this process wrote
         self.snapshot_time = 0.0  # when, by the clock of the loop
+
+    def count(self, item: Item) -> None:
+        """It came since the start."""
+        if isinstance(item.content, Bundle):
+            self.bundles += 1
+            self.commands += len(item.content.commands)

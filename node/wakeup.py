@@ -21,6 +21,11 @@ class Wakeup:
         """Who waits next need not wait."""
         return self._pending
 
+    @property
+    def is_awaited(self) -> bool:
+        """Somebody waits, and nobody has woken him."""
+        return self._task is not None
+
     def wake(self) -> None:
         task = self._task
         if task is None:

@@ -106,6 +106,10 @@ class Writer:
         assert self.open is not None
         return self.open
 
+    def has_room(self, size: int) -> bool:
+        """Whether so much fits in the open segment, so that nothing has to be waited for."""
+        return self.failed is None and not self._is_full(size)
+
     def _is_full(self, size: int) -> bool:
         segment = self.open
         assert segment is not None, "nothing is written before an incarnation begins"
