@@ -22,8 +22,10 @@ from .waiting import fill
 
 def age(state: State, effects: list[Effect]) -> None:
     """Drops what the time of the row says is too old, and numbers those who waited for the room."""
-    if state.stages:
+    if state.stages.rows:
         staging.expire(state, PARTITIONS_PER_ITEM)
+    if not state.due.at:
+        return
     budget = PARTITIONS_PER_ITEM
     while budget and (noted := state.due.first()) is not None and noted[0] <= state.row_time:
         if _is_really(state, noted):
@@ -33,9 +35,11 @@ def age(state: State, effects: list[Effect]) -> None:
 
 def next_due(state: State) -> int | None:
     """The earliest time of the row at which an item would drop something; None: never."""
-    if state.sweeps:
+    if state.sweeps.rows:
         return state.row_time
-    expiry = staging.expires_at(state)
+    expiry = staging.expires_at(state) if state.stages.rows else None
+    if not state.due.at:
+        return expiry
     while (noted := state.due.first()) is not None:
         if _is_really(state, noted):
             return noted[0] if expiry is None else min(noted[0], expiry)

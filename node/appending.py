@@ -22,6 +22,7 @@ from .forms import (
     Start,
     chain,
     encode_bundle,
+    encode_item,
     encode_view,
     item_crc,
     join_heads,
@@ -84,7 +85,7 @@ class Appending:
         where, position = place(segment.number, offset), chronicle.position + 1
         digest = chain(chronicle.digest, position, crc)
         bundle = writer.record(_BUNDLE, head, offset, body_length=length)
-        item = writer.record(_ITEM, ItemForm(position, where, crc, digest).encode(), offset + size)
+        item = writer.record(_ITEM, encode_item(position, where, crc, digest), offset + size)
         writer.write([bundle + body[0], *body[1:], item], size + len(item))
         chronicle.position, chronicle.digest = position, digest
         chronicle.heard[content.origin] = content.s

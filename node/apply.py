@@ -66,7 +66,7 @@ def apply(
     else:
         rowtime.stamp(state, content.origin, content.stamp)
     age(state, effects)
-    if state.sweeps:
+    if state.sweeps.rows:
         sweep(state, effects)
     if isinstance(content, View):
         return effects

@@ -27,6 +27,8 @@ PULL_BYTES: Final = 1 * MIB
 FOLLOW_ENTRIES: Final = 65_536  # of one answer; its bytes are the limit that counts
 FOLLOW_SECONDS: Final = 30.0  # then an idle follow asks again
 
+_WAITS: Final = ("ordered", "accepted", "none")
+
 T = TypeVar("T")
 
 
@@ -36,12 +38,13 @@ class Wish(Generic[T]):
     def __init__(
         self,
         make: Callable[[ClientCore], Call],
-        read: Callable[[Any], T] = lambda value: value,
+        read: Callable[[Any], T] | None = None,
         *,
         timeout: float | None = None,
         wait: float = 0.0,
     ) -> None:
-        self.make, self.read = make, read
+        self.make = make
+        self.read = read  # None: the value is what the user gets
         self.timeout = timeout  # None: that of the client
         self.wait = wait  # more seconds than that, because the node is to wait
 
@@ -51,7 +54,7 @@ def check_wait(wait: str) -> None:
     Raises:
         Refused: nobody can wait for that.
     """
-    if wait not in ("ordered", "accepted", "none"):
+    if wait not in _WAITS:
         raise Refused(f"wait={wait!r}: it is 'ordered', 'accepted' or 'none'")
 
 
@@ -66,7 +69,8 @@ def produce(
     expect_last: int | None,
     timeout: float | None,
 ) -> Wish[Receipt]:
-    check_wait(wait)
+    if wait not in _WAITS:
+        check_wait(wait)
     return Wish(
         lambda core: core.produce(
             topic,

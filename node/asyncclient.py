@@ -258,7 +258,8 @@ class AsyncClient(ABC):
 
     async def _do(self, wish: Wish[T]) -> T:
         seconds = self._timeout if wish.timeout is None else wish.timeout
-        return wish.read(await self._result(self._begin(wish.make), seconds + wish.wait))
+        found: T = await self._result(self._begin(wish.make), seconds + wish.wait)
+        return found if wish.read is None else wish.read(found)
 
     async def _produced(self, wish: Wish[T], wait: str) -> T:
         if wait != "none":

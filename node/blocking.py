@@ -66,7 +66,7 @@ class Client:
             Timeout: it may or may not be there.
         """
         wish = asks.produce(topic, value, key, headers, partition, wait, id, expect_last, timeout)
-        return self._receipt_of(self._produced(wish, wait))
+        return self._receipt_of(self._do(wish) if wait != "none" else self._unwatched_of(wish))
 
     def produce_many(
         self,
@@ -85,7 +85,7 @@ class Client:
             DuckrowError: see `produce`; says how many were written all the same.
         """
         wish = asks.produce_many(topic, values, keys, headers, partition, wait, timeout)
-        return self._produced(wish, wait)
+        return self._do(wish) if wait != "none" else self._unwatched_of(wish)
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until everything that was produced with `wait="none"` has its answer.
@@ -275,11 +275,11 @@ class Client:
         line = self._line
         seconds = self._timeout if wish.timeout is None else wish.timeout
         deadline = line.deadline(seconds + wish.wait)
-        return wish.read(line.wait(line.begin(wish.make), deadline))
+        found: T = line.wait(line.begin(wish.make), deadline)
+        return found if wish.read is None else wish.read(found)
 
-    def _produced(self, wish: Wish[T], wait: str) -> T:
-        if wait != "none":
-            return self._do(wish)
+    def _unwatched_of(self, wish: Wish[T]) -> T:
+        """Of a produce that nobody waits for."""
         line = self._line
         self._forget_the_parents()
         call = line.begin(wish.make)
@@ -312,10 +312,11 @@ class Client:
 
     def _receipt_of(self, receipt: Receipt | None) -> Receipt:
         if receipt is not None:
-            receipt.ask = lambda asked: self._receipt_of(
-                self._do(asks.receipt(asked, None, wait=True))
-            )
+            receipt.ask = self._ask_again
         return receipt  # type: ignore[return-value]  # None: with wait="none"
+
+    def _ask_again(self, receipt: Receipt) -> Receipt:
+        return self._receipt_of(self._do(asks.receipt(receipt, None, wait=True)))
 
 
 class Follow(Iterator[Entry]):

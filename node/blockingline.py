@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from .addresses import Address
 from .backoff import Backoff
@@ -42,6 +42,14 @@ _BUFFERS_MAX: Final = os.sysconf("SC_IOV_MAX")
 log = logging.getLogger("duckrow.client")
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Doing(Protocol):
+    """What somebody waits for."""
+
+    @property
+    def done(self) -> bool: ...
 
 
 class Line:
@@ -59,10 +67,14 @@ class Line:
             Refused, TypeError: it could never be.
             Disconnected: this client was closed.
         """
-        self.own_process()
+        if self.process != os.getpid():
+            self.own_process()
         if self.is_closed:
             raise Disconnected("this client was closed")
-        return self._inside(lambda: make(self._core))
+        with self._state:
+            if self._is_torn:
+                self._mend()
+            return self._inside(make, self._core)
 
     def wait(self, call: Call, deadline: float) -> Any:
         """Sends and receives until the call is done.
@@ -77,11 +89,12 @@ class Line:
                 if self._receiving.acquire(blocking=False):
                     try:
                         self._has_leader = True
-                        self._lead(lambda: call.done, deadline)
+                        self._lead(call, deadline)
                     finally:
                         self._has_leader = False
                         self._receiving.release()
-                        self._wake()
+                        if self._waiters:
+                            self._wake()
                 else:
                     self._attend(call, deadline)
                 if not call.done and self.is_closed:
@@ -122,7 +135,7 @@ class Line:
             while self.unsent_bytes > limit and time.monotonic() < deadline:
                 with self._receiving:
                     self._has_leader = True
-                    self._lead(lambda: self.unsent_bytes <= limit, deadline)
+                    self._lead(_Room(self, limit), deadline)
                     self._has_leader = False
                 self._wake()
         except BaseException:
@@ -170,7 +183,7 @@ class Line:
         self._receiving = threading.RLock()  # whoever holds it receives for all
         self._has_leader = False
         self._hung_up: threading.Event = threading.Event()
-        self._waiters = 0
+        self._waiters: int = 0
         self._rng = random.Random(os.urandom(16))
         self._backoff = Backoff(self._rng)
         self._next_address = 0
@@ -186,14 +199,14 @@ class Line:
             os.urandom(16), wall_us=_wall_us, name=self._name, token=self._token
         )
 
-    def _inside(self, act: Callable[[], T]) -> T:
+    def _inside(self, act: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Does something with the core, of which nobody sees a half."""
         with self._state:
             if self._is_torn:
                 self._mend()
             self._is_torn = True
             try:
-                found = act()
+                found = act(*args, **named)
             except Exception:
                 self._is_torn = False
                 raise
@@ -245,13 +258,14 @@ class Line:
             with self._changed:
                 self._changed.notify_all()
 
-    def _lead(self, is_done: Callable[[], bool], deadline: float) -> None:
-        while not is_done():
+    def _lead(self, call: Doing, deadline: float) -> None:
+        while not call.done:
             left = deadline - time.monotonic()
             if left <= 0 or self.is_closed:
                 return
             self._step(left)
-            self._wake()
+            if self._waiters:
+                self._wake()
 
     # -- the connection -----------------------------------------------------------------------------
 
@@ -304,7 +318,8 @@ class Line:
             if left <= 0:
                 raise Disconnected(f"no hello came from {self._where()}")
             wait = min(wait, left)
-        wait = min(wait, core.pause_seconds() or wait)
+        if pause := core.pause_seconds():
+            wait = min(wait, pause)
         if wait < BLOCK_SECONDS or self._out:
             self._poll.modify(sock, select.POLLIN | (select.POLLOUT if self._out else 0))
             if not self._poll.poll(wait * 1000):
@@ -323,9 +338,9 @@ class Line:
             raise Disconnected(f"{self._where()} hung up")
         if count > 0:
             if lent is not None:
-                self._inside(lambda: core.buffer_filled(count))
+                self._inside(core.buffer_filled, count)
             else:
-                self._inside(lambda: core.receive_data(self._buffer[:count]))
+                self._inside(core.receive_data, self._buffer[:count])
             if core.is_greeted:
                 if core.refusal is None:
                     self._backoff.worked()
@@ -344,7 +359,8 @@ class Line:
             sock, out = self._socket, self._out
             if sock is None:
                 return
-            out += self._inside(self._core.data_to_send)
+            if self._core.is_busy or self._is_torn:
+                out += self._inside(self._core.data_to_send)
             while out:
                 try:
                     sent = sock.sendmsg([*islice(out, _BUFFERS_MAX)], (), socket.MSG_DONTWAIT)
@@ -392,6 +408,17 @@ class Line:
 
     def _why(self) -> str:
         return self._core.trouble(self._trouble)
+
+
+class _Room:
+    """No more than so many bytes wait to be sent."""
+
+    def __init__(self, line: Line, limit: int) -> None:
+        self._line, self._limit = line, limit
+
+    @property
+    def done(self) -> bool:
+        return self._line.unsent_bytes <= self._limit
 
 
 def _wall_us() -> int:

@@ -54,12 +54,15 @@ class Cache:
 
     def put(self, record: int, commands: Sequence[Command]) -> None:
         """A bundle that was applied just now."""
-        size = _size(commands) + sum([len(command.body) for command in commands])
+        size = BUNDLE_OVERHEAD
+        for head, body in commands:
+            size += len(head) + len(body) + COMMAND_OVERHEAD
         if size > self._bytes_max or record in self._newest:
             return
         self._newest[record] = _Bundle(commands, size)
         self._bytes += size
-        self._trim()
+        if self._bytes > self._bytes_max:
+            self._trim()
 
     def get(self, place: int) -> tuple[Head, Buffer] | None:
         """Head and body of a command of one of the newest bundles."""

@@ -19,7 +19,7 @@ Told = Callable[[Result | Exception], None]
 _ACCEPTED: Final = Result(WAITING)
 
 
-def key_of(asked: Head | Answer) -> Key:
+def key_of(asked: Head) -> Key:
     return asked.pid, asked.epoch, asked.topic, asked.partition, asked.seq
 
 
@@ -37,7 +37,11 @@ class Calls:
         """`told` gets the final result, or an error; before it, perhaps, that a batch waits, be it in
         the row or, if `accepted` is enough, on this disk.
         """
-        self._waiting.setdefault(key, []).append(told)
+        calls = self._waiting.get(key)
+        if calls is None:
+            self._waiting[key] = [told]
+        else:
+            calls.append(told)
         if accepted:
             self._accepting.setdefault(key, []).append(told)
 
@@ -77,11 +81,12 @@ class Calls:
         return final
 
     def answer(self, answer: Answer) -> None:
-        key, result = key_of(answer), answer.result
+        pid, topic, partition, seq, result, epoch = answer
+        key = pid, epoch, topic, partition, seq
         if result.code == WAITING:  # a second answer follows, and that one is final
             for told in tuple(self._waiting.get(key, ())):
                 told(result)
-        else:
+        elif key in self._waiting:
             self._wake(key, result)
 
     def awaits(self, key: Key) -> bool:

@@ -19,6 +19,7 @@ innocent (two equal key hashes); those are encoded again and compared.
 from __future__ import annotations
 
 import reprlib
+import struct
 from typing import Any, Final, NoReturn
 
 import cbor2
@@ -93,10 +94,68 @@ def dumps(value: Any) -> bytes:
     return cbor2.dumps(value)
 
 
+def numbers(*values: int) -> bytes:
+    """Numbers, none of them below 0, as `dumps` writes each, one after the other.
+
+    For arrays that are written for every entry: behind the byte that says how many items there are,
+    they cost a third of what `dumps` takes.
+    """
+    items = []
+    for value in values:
+        if 0 <= value < 24:
+            items.append(_SMALL[value])
+        elif value < 1 << 8:
+            items.append(_ONE(24, value))
+        elif value < 1 << 16:
+            items.append(_TWO(25, value))
+        elif value < 1 << 32:
+            items.append(_FOUR(26, value))
+        else:
+            items.append(_EIGHT(27, value))
+    return b"".join(items)
+
+
+def bytes_head(length: int) -> bytes:
+    """What comes before the bytes of a byte string of that length, which fits a head."""
+    if length < 24:
+        return _STRINGS[length]
+    return _ONE(0x58, length) if length < 1 << 8 else _TWO(0x59, length)
+
+
+def numbers_in(raw: bytes, at: int, count: int) -> tuple[list[int], int] | None:
+    """So many numbers as `numbers` writes them, and where they end; None: it is something else.
+
+    What ends too early is no number of `count` either, but may give an end beyond the bytes.
+    """
+    found = []
+    for _ in range(count):
+        value = raw[at] if at < len(raw) else 0xFF
+        at += 1
+        if value >= 24:
+            size = _SIZES.get(value)
+            if size is None:
+                return None
+            value = int.from_bytes(raw[at : at + size], "big")
+            at += size
+        found.append(value)
+    return found, at
+
+
 def malformed(what: str, value: object) -> Corrupt:
     """The exception for a value that was decoded and is not `what` it should be; not the bytes."""
     return Corrupt(f"this is not {what}: {_brief.repr(value)}")
 
+
+FALSE: Final = b"\xf4"
+TRUE: Final = b"\xf5"
+_SMALL: Final = tuple(bytes([value]) for value in range(24))
+_STRINGS: Final = tuple(bytes([0x40 + length]) for length in range(24))
+_ONE: Final = struct.Struct(">BB").pack
+_TWO: Final = struct.Struct(">BH").pack
+_FOUR: Final = struct.Struct(">BI").pack
+_EIGHT: Final = struct.Struct(">BQ").pack
+
+_SIZES: Final = {24: 1, 25: 2, 26: 4, 27: 8}  # of a number, by the byte before it
 
 _DEPTH_MAX: Final = HEAD_DEPTH_MAX + 1  # the pair around it is one level
 

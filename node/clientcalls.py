@@ -107,6 +107,13 @@ class Receipt:
         self.time = time  # microseconds since 1970
         self.ask: Callable[[Receipt], Any] | None = None  # of the client that it came from
 
+    @classmethod
+    def of(cls, run: Run, pid: bytes) -> Receipt:
+        """Of the only entry of a run."""
+        topic, partition, number, _, time, seq, offset = run
+        name: ReceiptName = tuple.__new__(ReceiptName, (topic, partition, pid, 0, seq, offset))
+        return cls(name, number or None, time or None)
+
     @property
     def topic(self) -> str:
         return self.name.topic
@@ -184,7 +191,10 @@ def run_of(topic: str, partition: int, result: Result, count: int, offset: int, 
     number = 0 if result.code == _WAITING or not result.first else result.first + offset
     if result.reason == Reason.ELSEWHERE:  # an entry that was known by its id
         partition = result.detail
-    return Run(topic, partition, number, count, result.time, seq, offset)
+    run: Run = tuple.__new__(  # past its constructor, see commands.py
+        Run, (topic, partition, number, count, result.time, seq, offset)
+    )
+    return run
 
 
 def joined(runs: list[Run]) -> list[Run]:

@@ -91,7 +91,7 @@ class ClientCore:
         call = Produce(self._boxes, topic, partition, one=True)
         self._boxes.put(
             call,
-            [parts.as_bytes("a value", value)],
+            [value if type(value) is bytes else parts.as_bytes("a value", value)],
             None if key is None else [parts.as_bytes("a key", key)],
             [headers] if headers else None,
             ids=ids,
@@ -231,13 +231,18 @@ class ClientCore:
             request.call.finish(error=error)
         self._boxes.fail(error)
 
+    @property
+    def is_busy(self) -> bool:
+        """There may be something to send."""
+        return bool(self._hello or self._queue or self._boxes.is_busy)
+
     def data_to_send(self) -> list[Buffer]:
         """All that may go now; empty: nothing."""
         if not self._greeted:
             hello, self._hello = self._hello, []
             return hello
         out: list[Buffer] = []
-        if not (self._queue or self._boxes.is_busy):
+        if not self.is_busy:
             return out
         while self._queue and len(self._pending) < IN_FLIGHT:
             request = self._queue.popleft()
@@ -274,10 +279,10 @@ class ClientCore:
             sent = found[1]
             self._reference += 1
             self._orders.add(self._reference, found)
-            head = requests.request(
-                self._reference, requests.ORDER, sent.command.head, sent.accepted
-            )
-            out += frames.encode(head, sent.command.body)
+            head, body = sent.command
+            out += frames.encode(requests.order(self._reference, head, sent.accepted), body)
+            if not self._boxes.is_busy:
+                return
 
     def _ask(
         self, verb: int, read: Callable[[list[Any], Buffer], Any] | None, *fields: Any
@@ -290,7 +295,13 @@ class ClientCore:
 
     def _take_all(self) -> None:
         while (frame := self.frames.next_frame()) is not None:
-            self._take(frame)
+            told = requests.result_in_answer(frame.head) if self._greeted else None
+            order = None if told is None else self._orders.get(told[0])
+            if told is None or order is None:
+                self._take(frame)
+            else:
+                reference, outcome, result = told
+                self._take_result(*order, reference, outcome, result)
 
     def _take(self, frame: Frame) -> None:
         reference, outcome, fields = requests.opened(frame.head)
@@ -299,7 +310,10 @@ class ClientCore:
             return
         order = self._orders.get(reference)
         if order is not None:
-            self._take_order(reference, *order, outcome, fields)
+            if outcome == _FAILED:
+                self._take_refusal(*order, reference, _error(fields))
+            else:
+                self._take_result(*order, reference, outcome, requests.result_in(fields))
             return
         request = self._pending.get(reference)
         if request is None or request.read is None:
@@ -343,19 +357,19 @@ class ClientCore:
             else:
                 self._queue.append(request)
 
-    def _take_order(
-        self, reference: int, outbox: Outbox, sent: Sent, outcome: int, fields: list[Any]
+    def _take_refusal(
+        self, outbox: Outbox, sent: Sent, reference: int, error: DuckrowError
     ) -> None:
-        if outcome == _FAILED:
-            self._orders.settle(reference)
-            error = _error(fields)
-            if isinstance(error, NoQuorum | Timeout):
-                self.refusal, self.is_turned_away = error, True
-            pause = self._boxes.refused(outbox, sent, error)
-            if pause:
-                self._held_until = self._wall_us() + int(pause * 1e6)
-            return
-        result = requests.result_in(fields)
+        self._orders.settle(reference)
+        if isinstance(error, NoQuorum | Timeout):
+            self.refusal, self.is_turned_away = error, True
+        pause = self._boxes.refused(outbox, sent, error)
+        if pause:
+            self._held_until = self._wall_us() + int(pause * 1e6)
+
+    def _take_result(
+        self, outbox: Outbox, sent: Sent, reference: int, outcome: int, result: Result
+    ) -> None:
         self.refusal = None
         self._seen = max(self._seen, result.position)
         if outcome == _MORE:

@@ -45,6 +45,9 @@ U64_LIMIT: Final = 1 << 64
 _LENGTH, _CRC = Head._fields.index("length"), Head._fields.index("crc")
 LINK: Final = struct.Struct("<16sQI")
 _U16: Final = struct.Struct("<H")
+_ARRAY_4: Final = b"\x84"  # CBOR: so many items follow
+_ARRAY_8: Final = b"\x88"
+_DIGEST: Final = cbor.bytes_head(DIGEST_BYTES)
 
 
 class Start(NamedTuple):
@@ -100,7 +103,7 @@ class ItemForm(NamedTuple):
     digest: bytes
 
     def encode(self) -> bytes:
-        return cbor.dumps(list(self))
+        return encode_item(*self)
 
     @classmethod
     def decode(cls, head: bytes) -> ItemForm:
@@ -215,7 +218,11 @@ def number_in(head: Buffer, what: str) -> int:
 def encode_bundle(
     view: int, origin: int, s: int, lamport: int, stamp: int, commands: int, heads: bytes, crc: int
 ) -> bytes:
-    return cbor.dumps([view, origin, s, lamport, stamp, commands, len(heads), crc])
+    return _ARRAY_8 + cbor.numbers(view, origin, s, lamport, stamp, commands, len(heads), crc)
+
+
+def encode_item(position: int, place: int, crc: int, digest: bytes) -> bytes:
+    return b"".join((_ARRAY_4, cbor.numbers(position, place, crc), _DIGEST, digest))
 
 
 def item_crc(

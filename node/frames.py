@@ -55,11 +55,15 @@ def encode(head: bytes, *body: Buffer) -> list[Buffer]:
     Raises:
         LimitExceeded: the head or the frame would be refused by whoever reads it.
     """
-    if len(head) > HEAD_BYTES_MAX:
-        raise LimitExceeded("the length of a head in bytes", len(head), HEAD_BYTES_MAX)
-    length = _HEAD_LENGTH_BYTES + len(head) + sum(map(len, body))
+    size = len(head)
+    if size > HEAD_BYTES_MAX:
+        raise LimitExceeded("the length of a head in bytes", size, HEAD_BYTES_MAX)
+    length = _HEAD_LENGTH_BYTES + size
+    if not body:
+        return [_LENGTHS.pack(length, size) + head]
+    length += sum(map(len, body))
     _check_length(length, FRAME_BYTES_MAX)
-    return [_LENGTHS.pack(length, len(head)) + head, *filter(len, body)]
+    return [_LENGTHS.pack(length, size) + head, *filter(len, body)]
 
 
 def hello_deadline(connected: float) -> float:
@@ -148,6 +152,8 @@ class FrameReader:
         chunk, at = self._chunk, self._at
         came = len(chunk) - at
         if came < _BEFORE_HEAD:
+            if not came:
+                return None
             if came >= _LENGTH_BYTES:
                 _check_length(int.from_bytes(chunk[at : at + _LENGTH_BYTES], "little"), self._limit)
             self._tail = chunk[at:]
@@ -155,7 +161,8 @@ class FrameReader:
             return None
 
         length, head_length = _LENGTHS.unpack_from(chunk, at)
-        _check_length(length, self._limit)
+        if length + _LENGTH_BYTES > self._limit or length < _HEAD_LENGTH_BYTES:
+            _check_length(length, self._limit)
         if _HEAD_LENGTH_BYTES + head_length > length:
             raise Corrupt(f"a frame of {length:,} bytes cannot hold a head of {head_length:,}")
         head = at + _BEFORE_HEAD
@@ -163,7 +170,8 @@ class FrameReader:
         end = at + _LENGTH_BYTES + length
         if end <= len(chunk):
             self._at = end
-            return Frame(chunk[head:body], chunk[body:end])
+            frame: Frame = tuple.__new__(Frame, (chunk[head:body], chunk[body:end]))
+            return frame
         self._at = head
         self._begun = _Begun(head_length, length - _HEAD_LENGTH_BYTES)
         return self._go_on(self._begun)

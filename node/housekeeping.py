@@ -30,7 +30,7 @@ from .giving import Send, give
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
 from .numberfolder import NumberFolder
-from .places import offset_of, segment_of
+from .places import bytes_between, offset_of
 from .reserve import OK
 from .row import Bundle, Item
 from .scrub import Pace
@@ -301,11 +301,12 @@ class Housekeeping:
         if isinstance(item.content, Bundle):
             self._commands += len(item.content.commands)
         last, self._place = self._place, item.place
-        if segment_of(last) == segment_of(item.place):
-            self._bytes += offset_of(item.place) - offset_of(last)
-        else:
+        size = bytes_between(last, item.place)
+        if size is None:
             self._bytes += offset_of(item.place)
             self._work.set()
+        else:
+            self._bytes += size
         if self._is_due():
             self._work.set()
         if self._released and (self._keeper.numbers.usage.stale or self._is_let_go()):

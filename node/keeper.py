@@ -149,7 +149,7 @@ class Keeper:
         if len(self._heads) >= HEADS_MAX:
             self._heads.clear()
         self._heads[command.head] = head
-        return key_of(head)
+        return head.pid, head.epoch, head.topic, head.partition, head.seq
 
     def go_on(self, *, alone: bool) -> bool:
         """What was submitted for later is ordered: by `run`, together with what others submit
@@ -250,9 +250,10 @@ class Keeper:
         self.numbers.note(item.position, item.place, effects, places)
         if isinstance(item.content, Bundle):
             commands = item.content.commands
-            # Not of what was read again for its heads only.
-            if any(len(command.body) for command in commands):
-                self.cache.put(item.place, commands)
+            for _, body in commands:
+                if len(body):  # else all of it may have been read again for its heads only
+                    self.cache.put(item.place, commands)
+                    break
         self._tell(effects)
         self.on_progress(item)
 

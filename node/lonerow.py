@@ -48,6 +48,9 @@ COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
 
 
 class LoneRow:
+    stages: Final = False
+    missing: Final = ()
+
     def __init__(self, store: RowStore, disk: Disk, env: Env, id_: int) -> None:
         self.store = store
         self.broken: Corrupt | None = None  # the row ends where this says, and takes nothing more
@@ -263,13 +266,7 @@ class LoneRow:
         refused, self._refused = self._refused, []
         return refused
 
-    @property
-    def stages(self) -> bool:
-        return False
 
-    @property
-    def missing(self) -> tuple[str, ...]:
-        return ()
 
     def take_staged(self) -> Sequence[bytes]:
         """None: what is on this disk is ordered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from .errors import Refused
@@ -12,6 +13,7 @@ from .limits import TOPIC_NAME_MAX
 _TOPIC: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_MAX}}}", re.ASCII).fullmatch
 
 
+@lru_cache(maxsize=1_024)  # whoever produces or reads does so from few topics
 def is_topic_name(name: str) -> bool:
     return _TOPIC(name) is not None and name not in {".", ".."}
 

@@ -78,7 +78,8 @@ class Orders:
         waits = isinstance(outcome, Result) and outcome.code == WAITING
         if not waits:
             self._all.pop(order, None)
-            self._accepted.pop(order, None)
+            if order.accepted:
+                self._accepted.pop(order, None)
         elif order.accepted:
             self._accepted[order] = None
             if len(self._accepted) > CLIENT_ACCEPTED_MAX:
@@ -93,7 +94,8 @@ class Orders:
                 self._room.set()
                 self._room = None
         if isinstance(outcome, Result):
-            head = (requests.more if waits else requests.answer)(order.reference, *outcome)
+            told = requests.MORE if waits else requests.DONE
+            head = requests.result(order.reference, told, outcome)
         elif isinstance(outcome, DuckrowError):
             head = requests.failure(order.reference, outcome)
         else:

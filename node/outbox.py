@@ -58,13 +58,17 @@ class Outbox:
     @property
     def is_idle(self) -> bool:
         """Nobody waits for anything."""
-        return not (self._waiting or self._slots or self._returned)
+        return not (self._waiting or self._slots.open or self._returned)
 
     @property
     def may_have_more(self) -> bool:
         """Something to send, perhaps: one batch that is out by itself is nothing."""
-        slots = self._slots
-        return bool(self._waiting) or len(slots) > 1 or any(each.state == READY for each in slots)
+        slots = self._slots.open
+        if self._waiting or len(slots) > 1:
+            return True
+        for slot in slots.values():
+            return slot.state == READY
+        return False
 
     @property
     def is_settled(self) -> bool:
@@ -113,7 +117,7 @@ class Outbox:
         if self.is_gone:
             return None
         out = parked = 0
-        for slot in self._slots:
+        for slot in self._slots.open.values():
             if slot.state == READY:
                 newest = self._slots.newest
                 if slot.is_unused and newest is not None and newest.state == OUT:
@@ -276,7 +280,7 @@ class Outbox:
 
     def _go(self, slot: Slot, now_us: int) -> Sent:
         if slot.stop is None:
-            sent = Sent(slot, slot.command, is_skip=False)
+            sent = Sent(slot, slot.command)
         else:
             turn = makers.Turn(self.pid, slot.seq, 0, self._done(), now_us)
             skip = makers.skip(turn, self.topic, self.partition)
@@ -288,7 +292,8 @@ class Outbox:
         """Up to here all answers have come."""
         if self._keeps:
             return 0
-        return self._slots.first - 1
+        slots = self._slots
+        return slots.first - 1 if slots.open else slots.last
 
     # -- answers ----------------------------------------------------------------------------------
 

@@ -74,6 +74,20 @@ class Outboxes:
         Raises:
             Refused: no batch could be made of it; nothing was put.
         """
+        if len(values) == 1 and keys is None and headers is None:
+            size = parts.size_of_one(values[0])
+            self._order += 1
+            only = Part(
+                call,
+                values,
+                ids=ids,
+                expect_last=expect_last,
+                accepted=accepted,
+                size=size,
+                order=self._order,
+            )
+            self.route(call, only)
+            return
         whole = 0, len(values)
         made: list[Part] = []
         for lo, hi, size, ends in parts.cut(values, keys, headers):
@@ -249,7 +263,8 @@ class Produce(Call):
     __slots__ = ("_boxes", "_error", "_one", "_pid", "_runs", "partition", "parts", "topic")
 
     def __init__(self, boxes: Outboxes, topic: str, partition: int | None, *, one: bool) -> None:
-        super().__init__()
+        self.done = False
+        self.value = self.error = self.on_done = None
         self.topic, self.partition = topic, partition
         self.parts: dict[Part, Outbox] = {}  # that have no answer yet
         self._boxes, self._one = boxes, one
@@ -292,8 +307,7 @@ class Produce(Call):
             self.finish(error=self._with_count(self._error))
         elif self._one:
             run = self._runs[0]
-            name = ReceiptName(run.topic, run.partition, self._pid, 0, run.seq, run.offset)
-            self.finish(Receipt(name, run.number or None, run.time or None))
+            self.finish(Receipt.of(run, self._pid))
         else:
             self.finish(Receipts(joined(self._runs)))
 

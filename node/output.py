@@ -39,6 +39,7 @@ class Output:
         "_emptied",
         "_note",
         "_queue",
+        "_ready",
         "_sending",
         "_spawn",
         "_stream",
@@ -46,12 +47,20 @@ class Output:
         "closed",
     )
 
-    def __init__(self, stream: Sink, spawn: Spawn, note: Note, client: str) -> None:
+    def __init__(
+        self,
+        stream: Sink,
+        spawn: Spawn,
+        note: Note,
+        client: str,
+        ready: dict[Output, None] | None = None,
+    ) -> None:
         self.bytes = 0  # that the client has not taken yet
         self.closed = False
         self._stream, self._spawn = stream, spawn
         self._note, self._client = note, client
         self._queue: list[Buffer] = []
+        self._ready = {} if ready is None else ready  # of many outputs, those to be flushed
         self._sending = False  # a task does
         self._emptied: trio.Event | None = None
 
@@ -64,6 +73,7 @@ class Output:
         if not self.closed:
             self._queue += buffers
             self.bytes += sum(map(len, buffers))
+            self._ready[self] = None
 
     def flush(self) -> None:
         """Sends what the socket takes; the rest gets a task."""
@@ -71,10 +81,15 @@ class Output:
             return
         if not self._sending:
             try:
-                self._sent(self._stream.send_now(self._queue))
+                count = self._stream.send_now(self._queue)
             except GONE:
                 self.close()  # the task that receives will hear of it
                 return
+            if count == self.bytes and self._emptied is None:
+                self._queue.clear()
+                self.bytes = 0
+                return
+            self._sent(count)
             if self._queue:
                 self._sending = True
                 self._spawn(self._send)

@@ -222,6 +222,17 @@ def check(
     )
 
 
+def size_of_one(value: bytes) -> int:
+    """As `size_of`, of an entry that nothing goes with.
+
+    Raises:
+        LimitExceeded: it is too large.
+    """
+    if len(value) > ENTRY_BYTES_MAX:
+        raise LimitExceeded("the size of an entry in bytes", len(value), ENTRY_BYTES_MAX)
+    return len(value) + _ENTRY_BYTES
+
+
 def size_of(values: Sequence[bytes]) -> int:
     """In bytes, about."""
     return sum(map(len, values)) + _ENTRY_BYTES * len(values)

@@ -27,6 +27,13 @@ def offset_of(place: int) -> int:
     return (place >> OFFSET_SHIFT & OFFSET_MASK) << 3
 
 
+def bytes_between(place: int, later: int) -> int | None:
+    """From one record to a later one; None: that is in another segment."""
+    if place >> SEGMENT_SHIFT != later >> SEGMENT_SHIFT:
+        return None
+    return (later >> OFFSET_SHIFT) - (place >> OFFSET_SHIFT) << 3
+
+
 def command_of(place: int) -> int:
     return place & COMMAND_MASK
 

@@ -9,7 +9,7 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -35,7 +35,6 @@ IOV_MAX = os.sysconf("SC_IOV_MAX")
 RECEIVE_BYTES = 64 * 1024
 
 Where = TypeVar("Where")
-T = TypeVar("T")
 
 
 class RealNet:
@@ -82,11 +81,12 @@ class RealNet:
 class RealStream(trio.abc.HalfCloseableStream):
     """A socket's stream that also takes bytes without waiting, and brings them where they belong."""
 
-    __slots__ = ("_stream", "peer", "socket")
+    __slots__ = ("_fd", "_stream", "peer", "socket")
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self.socket = stream.socket
+        self._fd = stream.socket.fileno()  # -1 once it is closed
         self.peer = _peer_of(stream.socket)
         if self.socket.family != socket.AF_UNIX:
             _keep_alive(self.socket)
@@ -103,9 +103,16 @@ class RealStream(trio.abc.HalfCloseableStream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """As of any stream; the way through fewer calls takes a fifth off an idle connection."""
         size = RECEIVE_BYTES if max_bytes is None else max_bytes
-        return await self._received(lambda: os.read(self.socket.fileno(), size))
+        self._check_open()
+        while True:
+            await trio.lowlevel.wait_readable(self._fd)
+            try:
+                return os.read(self._fd, size)
+            except OSError as error:
+                _look_at(error)
 
     async def aclose(self) -> None:
+        self._fd = -1
         await self._stream.aclose()
 
     def send_now(self, buffers: Iterable[Buffer]) -> int:
@@ -115,7 +122,7 @@ class RealStream(trio.abc.HalfCloseableStream):
             OSError: the connection is gone.
         """
         try:
-            return os.writev(self.socket.fileno(), [*islice(buffers, IOV_MAX)])
+            return os.writev(self._fd, [*islice(buffers, IOV_MAX)])
         except BlockingIOError:
             return 0
 
@@ -123,24 +130,30 @@ class RealStream(trio.abc.HalfCloseableStream):
         """0: the other side has ended the stream."""
         try:
             # Of a large frame there is mostly more by now.
-            count = os.readv(self.socket.fileno(), [buffer])
+            count = os.readv(self._fd, [buffer])
         except OSError:  # there is not; or it breaks again below
-            return await self._received(lambda: os.readv(self.socket.fileno(), [buffer]))
+            self._check_open()
+            while True:
+                await trio.lowlevel.wait_readable(self._fd)
+                try:
+                    return os.readv(self._fd, [buffer])
+                except OSError as error:
+                    _look_at(error)
         await trio.lowlevel.cancel_shielded_checkpoint()  # nothing that was read may be lost
         return count
 
-    async def _received(self, receive: Callable[[], T]) -> T:
-        fd = self.socket.fileno()
-        if fd < 0:
+    def _check_open(self) -> None:
+        if self._fd < 0:
             raise trio.ClosedResourceError("this stream was closed")
-        while True:
-            await trio.lowlevel.wait_readable(fd)
-            try:
-                return receive()
-            except BlockingIOError:
-                pass  # somebody else's bytes were broken, and dropped
-            except OSError as error:
-                raise trio.BrokenResourceError(f"the connection broke: {error}") from error
+
+
+def _look_at(error: OSError) -> None:
+    """
+    Raises:
+        BrokenResourceError: unless bytes had come that were broken, and were dropped.
+    """
+    if not isinstance(error, BlockingIOError):
+        raise trio.BrokenResourceError(f"the connection broke: {error}") from error
 
 
 class _Listener(trio.abc.Listener[RealStream]):

@@ -93,7 +93,7 @@ def padded(length: int) -> int:
 
 
 def size_of(head_length: int, body_length: int) -> int:
-    return PREFIX_BYTES + padded(head_length) + padded(body_length)
+    return PREFIX_BYTES + (head_length + 7 & ~7) + (body_length + 7 & ~7)
 
 
 def encode(

@@ -77,7 +77,12 @@ class Outcome(enum.IntEnum):
 
 ORDER: Final = int(Verb.ORDER)  # plain numbers for the path of a produce
 DONE: Final = int(Outcome.DONE)
+MORE: Final = int(Outcome.MORE)
 _PLAIN: Final = {int, bool}
+_ARRAY_4: Final = b"\x84"  # CBOR: so many items follow
+_ARRAY_10: Final = b"\x8a"
+_SIZES: Final = {24: 1, 25: 2, 26: 4}  # of the number that follows
+_ORDER_BYTES_MIN: Final = 12  # so that nothing that is looked at lies beyond the end
 
 
 class Hello(NamedTuple):
@@ -149,12 +154,66 @@ def request(reference: int, verb: int, *fields: Any) -> bytes:
     return cbor.dumps([reference, verb, *fields])
 
 
+def order(reference: int, head: bytes, accepted: bool) -> bytes:
+    """The request that a command be ordered."""
+    return b"".join(
+        (
+            _ARRAY_4,
+            cbor.numbers(reference, ORDER),
+            cbor.bytes_head(len(head)),
+            head,
+            cbor.TRUE if accepted else cbor.FALSE,
+        )
+    )
+
+
+def order_in(raw: bytes) -> tuple[int, bytes, bool] | None:
+    """Reference, head and accepted, of what `order` has written; None: `opened` has to look at it."""
+    if raw[:1] != _ARRAY_4 or len(raw) < _ORDER_BYTES_MIN:
+        return None
+    reference, at = raw[1], 2
+    if reference >= 24:
+        size = _SIZES.get(reference)
+        if size is None:
+            return None
+        at += size
+        reference = int.from_bytes(raw[2:at], "big")
+    if raw[at] != ORDER or raw[at + 1] != 0x58:
+        return None
+    start = at + 3
+    end = start + raw[at + 2]
+    last = raw[end:]
+    if last != cbor.FALSE and last != cbor.TRUE:
+        return None
+    return reference, raw[start:end], last == cbor.TRUE
+
+
+def result(reference: int, outcome: int, found: Result) -> bytes:
+    """What became of an order."""
+    code, first, count, time, position, detail, reason, duplicate = found
+    known = cbor.numbers(
+        reference, outcome, code, first, count, time, position, detail, reason
+    )
+    return b"".join((_ARRAY_10, known, cbor.TRUE if duplicate else cbor.FALSE))
+
+
+def result_in_answer(raw: bytes) -> tuple[int, int, Result] | None:
+    """Reference, outcome and result, of what `result` has written; None: `opened` has to look."""
+    if raw[:1] != _ARRAY_10:
+        return None
+    read = cbor.numbers_in(raw, 1, 9)
+    if read is None:
+        return None
+    (reference, outcome, *fields), end = read
+    last = raw[end:]
+    if (last != cbor.FALSE and last != cbor.TRUE) or (outcome != DONE and outcome != MORE):
+        return None
+    found: Result = tuple.__new__(Result, (*fields, last == cbor.TRUE))
+    return reference, outcome, found
+
+
 def answer(reference: int, *fields: Any) -> bytes:
     return cbor.dumps([reference, DONE, *fields])
-
-
-def more(reference: int, *fields: Any) -> bytes:
-    return cbor.dumps([reference, int(Outcome.MORE), *fields])
 
 
 def failure(reference: int, error: DuckrowError) -> bytes:

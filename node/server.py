@@ -29,7 +29,7 @@ from .limits import (
     HOST_CONNECTIONS_MAX,
 )
 from .looks import Looks
-from .output import GONE
+from .output import GONE, Output
 from .requests import Hello, Welcome
 from .session import Session, Stream
 
@@ -66,7 +66,7 @@ class Server:
         self._of_host: Counter[str] = Counter()  # sessions
         self._nursery: trio.Nursery | None = None
         self._ended = False
-        self._with_output: dict[Session, None] = {}
+        self.ready: dict[Output, None] = {}  # those that have something to send
         self._ordering: Session | None = None  # who ordered last
         self._hash = _Hash()
         node.on_turn = self.flush
@@ -109,7 +109,6 @@ class Server:
             if not self._of_host[peer.host]:
                 del self._of_host[peer.host]
             self._requests += session.requests
-            self._with_output.pop(session, None)
             if self._ordering is session:
                 self._ordering = None
             await trio.aclose_forcefully(stream)
@@ -276,14 +275,11 @@ class Server:
         alone, self._ordering = session is self._ordering, session
         return self.node.go_on(alone=alone)
 
-    def has_output(self, session: Session) -> None:
-        self._with_output[session] = None
-
     def flush(self) -> None:
         """Sends what was answered."""
-        while self._with_output:
-            session, _ = self._with_output.popitem()
-            session.flush()
+        ready = self.ready
+        while ready:
+            ready.popitem()[0].flush()
 
 
 class _Hash:

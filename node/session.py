@@ -26,7 +26,7 @@ from .effects import WAITING, Result
 from .env import Buffer, Peer
 from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, Refused
 from .events import INFO
-from .frames import Frame, FrameReader
+from .frames import FrameReader
 from .lanes import remembered
 from .limits import HELLO_SECONDS_MAX
 from .orders import Orders
@@ -67,6 +67,7 @@ class Stream(Sink, Source, Protocol):
 class Session:
     __slots__ = (
         "_began_frame",
+        "_chunk_bytes",
         "_node",
         "_orders",
         "_output",
@@ -87,11 +88,12 @@ class Session:
         self.began = trio.current_time()
         self.requests = 0  # since it began
         self._server, self._node, self._stream = server, server.node, stream
-        self._output = Output(stream, server.spawn, server.note, peer.address)
+        self._output = Output(stream, server.spawn, server.note, peer.address, server.ready)
         self._reads = Reads(server, self._output)
         self._reader = FrameReader()
+        self._chunk_bytes = self._reader.wanted  # between two frames
         self._began_frame = math.inf  # when the one began that is not whole yet
-        self._orders = Orders(self._node.calls, self._put)
+        self._orders = Orders(self._node.calls, self._output.put)
         self._owes_turn = False  # something was submitted for later
 
     async def run(self) -> None:
@@ -115,6 +117,7 @@ class Session:
             await self._say_goodbye(error)
         finally:
             self._output.close()
+            self._server.ready.pop(self._output, None)
             self._reads.cancel_all()
             self._orders.forget()
 
@@ -126,9 +129,6 @@ class Session:
     def is_busy(self) -> bool:
         """It is owed answers, or has not taken them; to a node that stops, reads end soon."""
         return bool(self._orders.are_open or self._output.bytes or len(self._reads))
-
-    def flush(self) -> None:
-        self._output.flush()
 
     def give_back(self, error: DuckrowError) -> None:
         """This node reaches no majority any more."""
@@ -175,6 +175,7 @@ class Session:
             self._server.admit(hello, self.peer)
             self.name = hello.name[:NAME_LENGTH_MAX]
             self._reader.accept_hello()
+            self._chunk_bytes = self._reader.wanted
             self._answer(reference, *self._server.welcome())
             self._take_all()
             self._server.flush()
@@ -184,8 +185,8 @@ class Session:
     async def _receive(self) -> bool:
         """False: the client has left."""
         reader = self._reader
-        if not reader.received:
-            data = await self._stream.receive_some(reader.wanted)
+        if self._began_frame == math.inf:
+            data = await self._stream.receive_some(self._chunk_bytes)
             if data:
                 reader.receive_data(data)
             return bool(data)
@@ -204,25 +205,32 @@ class Session:
         try:
             while (frame := reader.next_frame()) is not None:
                 self._began_frame = math.inf
-                self._take(frame)
+                self._take(*frame)
         finally:
             if self._owes_turn:
                 self._owes_turn = False
                 woken = self._server.order(self)
-        if reader.received and self._began_frame == math.inf:
+        if self._began_frame == math.inf and reader.received:
             self._began_frame = trio.current_time()
         return woken
 
-    def _take(self, frame: Frame) -> None:
-        reference, verb, fields = requests.opened(frame.head)
+    def _take(self, raw: bytes, body: Buffer) -> None:
+        order = requests.order_in(raw)
+        reference, verb, fields = requests.opened(raw) if order is None else (order[0], 0, [])
         self.requests += 1
         try:
-            if verb == requests.ORDER:
-                self._order(reference, fields, frame.body)
-            else:
+            if order is not None:
+                self._order(*order, body)
+            elif verb != requests.ORDER:
                 self._serve(reference, verb, fields)
+            else:
+                match fields:
+                    case [bytes(head), bool(accepted), *_]:
+                        self._order(reference, head, accepted, body)
+                    case _:
+                        raise Corrupt("an order holds the head of a command")
         except DuckrowError as error:
-            self._put(frames.encode(requests.failure(reference, error)))
+            self._output.put(frames.encode(requests.failure(reference, error)))
 
     def _serve(self, reference: int, verb: int, fields: list[Any]) -> None:
         reads, state = self._reads, self._node.state
@@ -274,12 +282,8 @@ class Session:
 
     # -- orders ---------------------------------------------------------------------------------
 
-    def _order(self, reference: int, fields: list[Any], body: Buffer) -> None:
-        match fields:
-            case [bytes(raw), bool(accepted), *_]:
-                pass
-            case _:
-                raise Corrupt("an order holds the head of a command")
+    def _order(self, reference: int, raw: bytes, accepted: bool, body: Buffer) -> None:
+        node = self._node
         head = decode_head(raw)
         if head.kind not in OPEN:
             raise Refused(f"a command of kind {head.kind} is not for clients")
@@ -287,9 +291,10 @@ class Session:
         if head.kind in BATCHES:
             batch = BATCHES[head.kind].of(head)
             codec.check(batch.codec, body, batch.entries)
-            # What the row will refuse, for the client to send it anew, has no place to promise.
-            topic = self._node.state.topic(head.topic)
-            accepted &= topic is None or topic.policy.partitions == batch.partitions
+            if accepted:
+                # What the row will refuse, for the client to send it anew, has no place to promise.
+                topic = node.state.topic(head.topic)
+                accepted = topic is None or topic.policy.partitions == batch.partitions
         elif head.kind not in MAKES_ROOM and self._node.row.status().disk == HARD:
             if (result := self._remembered(head)) is not None:
                 self._answer(reference, *result)
@@ -298,8 +303,9 @@ class Session:
                 "the disk is full, and its reserve is for what makes room: delete or prune "
                 "something, or change a policy"
             )
-        self._server.refuse_if_stopping()
-        if missing := self._node.row.missing:
+        if self._server.stopping:
+            self._server.refuse_if_stopping()
+        if missing := node.row.missing:
             if (result := self._remembered(head)) is not None:
                 self._answer(reference, *result)
                 return
@@ -307,8 +313,8 @@ class Session:
             # (N3), and that is no gap either.
             if not accepted or self._node.acceptance.expected(head) < head.seq:
                 raise self._server.no_quorum(missing)
-        command = Command(raw, body)
-        key = self._node.submit(command, head=head, accepted=accepted, later=True)
+        command: Command = tuple.__new__(Command, (raw, body))
+        key = node.submit(command, head=head, accepted=accepted, later=True)
         self._owes_turn = True
         self._orders.add(reference, key, len(body), accepted=accepted)
 
@@ -346,11 +352,7 @@ class Session:
     # -- what goes out --------------------------------------------------------------------------
 
     def _answer(self, reference: int, *fields: Any) -> None:
-        self._put(frames.encode(requests.answer(reference, *fields)))
-
-    def _put(self, buffers: list[Buffer]) -> None:
-        self._output.put(buffers)
-        self._server.has_output(self)
+        self._output.put(frames.encode(requests.answer(reference, *fields)))
 
     async def _say_goodbye(self, error: DuckrowError) -> None:
         """The reason, if it still can be told."""

@@ -52,14 +52,11 @@ class Slot:
 class Sent:
     """What goes out once: the batch of a slot, or a skip in its place."""
 
-    __slots__ = ("command", "is_skip", "slot")
+    __slots__ = ("accepted", "command", "is_skip", "slot")
 
-    def __init__(self, slot: Slot, command: Command, *, is_skip: bool) -> None:
+    def __init__(self, slot: Slot, command: Command, *, is_skip: bool = False) -> None:
         self.slot, self.command, self.is_skip = slot, command, is_skip
-
-    @property
-    def accepted(self) -> bool:
-        return not self.is_skip and self.slot.accepted
+        self.accepted = slot.accepted and not is_skip  # that is enough for who waits
 
 
 class Slots:
@@ -67,46 +64,46 @@ class Slots:
 
     def __init__(self) -> None:
         self.last = 0  # seq of the last batch
-        self._open: dict[int, Slot] = {}  # by seq, in ascending order
+        self.open: dict[int, Slot] = {}  # by seq, in ascending order
         self._kept: dict[int, Slot] = {}
 
     def __iter__(self) -> Iterator[Slot]:
-        return iter(self._open.values())
+        return iter(self.open.values())
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.open)
 
     def __contains__(self, slot: Slot) -> bool:
         """It is not known yet what became of it."""
-        return self._open.get(slot.seq) is slot or self._kept.get(slot.seq) is slot
+        return self.open.get(slot.seq) is slot or self._kept.get(slot.seq) is slot
 
     @property
     def first(self) -> int:
         """The lowest seq that is open; beyond the last, if none is."""
-        return next(iter(self._open), self.last + 1)
+        return next(iter(self.open), self.last + 1)
 
     @property
     def newest(self) -> Slot | None:
-        return self._open.get(self.last)
+        return self.open.get(self.last)
 
     def add(self, slot: Slot) -> None:
         self.last = slot.seq
-        self._open[slot.seq] = slot
+        self.open[slot.seq] = slot
 
     def settle(self, slot: Slot) -> None:
-        if self._open.pop(slot.seq, None) is None:
+        if self.open.pop(slot.seq, None) is None:
             del self._kept[slot.seq]
         slot.newest = None  # which names the slot: a ring would keep its body for the collector
 
     def take_back(self) -> None:
         """The newest seqs that are in no row are free for the next batches."""
         while (newest := self.newest) is not None and newest.is_unused:
-            del self._open[self.last]
+            del self.open[self.last]
             self.last -= 1
 
     def keep(self, slot: Slot, accepted: Sent) -> None:
         """It was told to be accepted: nobody waits any more, and a skip that is out comes too late."""
-        self._kept[slot.seq] = self._open.pop(slot.seq, slot)
+        self._kept[slot.seq] = self.open.pop(slot.seq, slot)
         slot.is_told, slot.stop, slot.parts, slot.newest = True, None, [], accepted
 
     def let_go(self, slot: Slot) -> None:
@@ -119,15 +116,15 @@ class Slots:
         again = [slot for seq, slot in self._kept.items() if seq >= since]
         for slot in again:
             del self._kept[slot.seq]
-            self._open[slot.seq] = slot
+            self.open[slot.seq] = slot
             slot.state, slot.again = READY, True
         if again:
-            self._open = dict(sorted(self._open.items()))
-        return since in self._open
+            self.open = dict(sorted(self.open.items()))
+        return since in self.open
 
     def forget_kept(self) -> None:
         self._kept.clear()
 
     def clear(self) -> None:
-        self._open.clear()
+        self.open.clear()
         self._kept.clear()

@@ -45,7 +45,7 @@ class UnderWay:
 
     def add(self, reference: int, order: Order) -> None:
         self._orders[reference] = order
-        self._out_bytes += _size(order[1])
+        self._out_bytes += len(order[1].command.body) + REQUEST_BYTES
 
     def wait(self, reference: int) -> None:
         """It was answered, and that is not the last answer."""
@@ -73,7 +73,7 @@ class UnderWay:
         elif reference in self._parked:
             self._parked.discard(reference)
         else:
-            self._out_bytes -= _size(sent)
+            self._out_bytes -= len(sent.command.body) + REQUEST_BYTES
 
     def clear(self) -> None:
         """The connection broke."""

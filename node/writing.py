@@ -23,7 +23,7 @@ from .doubt import leave_doubt
 from .env import Buffer, Disk
 from .errors import DiskFailed, Full
 from .forms import ItemForm, chain
-from .places import place, segment_of
+from .places import SEGMENT_SHIFT, place, segment_of
 from .positions import Column
 from .records import RecordKind, encode, size_of
 from .reserve import Reserve
@@ -108,7 +108,12 @@ class Writer:
 
     def has_room(self, size: int) -> bool:
         """Whether so much fits in the open segment, so that nothing has to be waited for."""
-        return self.failed is None and not self._is_full(size)
+        segment = self.open
+        return (
+            segment is not None
+            and self.failed is None
+            and segment.size + size <= self._options.segment_bytes
+        )
 
     def _is_full(self, size: int) -> bool:
         segment = self.open
@@ -171,7 +176,7 @@ class Writer:
         assert segment is not None and segment.column is not None
         segment.column.add(where, segment.number)
         segment.last = segment.reach = position
-        if (holder := segment_of(where)) != segment.number:
+        if (holder := where >> SEGMENT_SHIFT) != segment.number:
             older = self._shelf.get(holder)
             older.reach = max(older.reach, position)
 

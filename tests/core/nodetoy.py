@@ -81,7 +81,7 @@ class Toy:
         self._waiting.setdefault(key, []).append((connection, reference))
         if self.is_cut_off:
             self.staged.append(command)
-            connection.answer(requests.more(reference, *Result(WAITING)))
+            connection.answer(requests.result(reference, requests.MORE, Result(WAITING)))
             return
         self.orders.append(command)
         self.apply(command)
@@ -100,8 +100,8 @@ class Toy:
         waits = result.code == WAITING
         asked = self._waiting.pop(key, [])
         for connection, reference in asked:
-            make = requests.more if waits else requests.answer
-            connection.answer(make(reference, *result))
+            told = requests.MORE if waits else requests.DONE
+            connection.answer(requests.result(reference, told, result))
         if waits:
             self._waiting[key] = asked
 

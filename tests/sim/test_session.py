@@ -893,7 +893,7 @@ def test_what_is_answered_while_the_server_ends_does_no_harm() -> None:
         wire = await there.connect()
         session = Session(server, wire.stream, Peer("late", trusted=True), 1)
         session._output.put([bytes(MIB)])
-        session.flush()  # more than a socket takes
+        session._output.flush()  # more than a socket takes
         keeper.on_turn = there.server.flush
 
     serve(work)
