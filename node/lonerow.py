@@ -266,8 +266,6 @@ class LoneRow:
         refused, self._refused = self._refused, []
         return refused
 
-
-
     def take_staged(self) -> Sequence[bytes]:
         """None: what is on this disk is ordered."""
         return ()

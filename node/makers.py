@@ -30,7 +30,6 @@ from .limits import (
 )
 from .names import check_topic_name
 
-
 _HEAD_17: Final = b"\x91"  # CBOR: an array of so many: the common fields, and those of a produce
 _NO_MORE: Final = 3 * cbor.dumps(None)  # no key hashes, no ids, no last number
 

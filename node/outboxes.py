@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from . import columns, parts
-from .clientcalls import Call, Receipt, ReceiptName, Receipts, Run, joined, run_of
+from .clientcalls import Call, Receipt, Receipts, Run, joined, run_of
 from .columns import HeadersLike
 from .commands import PID_BYTES
 from .effects import Result

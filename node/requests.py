@@ -191,9 +191,7 @@ def order_in(raw: bytes) -> tuple[int, bytes, bool] | None:
 def result(reference: int, outcome: int, found: Result) -> bytes:
     """What became of an order."""
     code, first, count, time, position, detail, reason, duplicate = found
-    known = cbor.numbers(
-        reference, outcome, code, first, count, time, position, detail, reason
-    )
+    known = cbor.numbers(reference, outcome, code, first, count, time, position, detail, reason)
     return b"".join((_ARRAY_10, known, cbor.TRUE if duplicate else cbor.FALSE))
 
 
