@@ -191,8 +191,13 @@ class Session:
                 reader.receive_data(data)
             return bool(data)
         # A frame once begun has to go on: nobody holds our memory by waiting.
-        with trio.move_on_at(frames.frame_deadline(reader.received, self._began_frame)):
-            return await receive(self._stream, reader)
+        deadline = frames.frame_deadline(reader.received, self._began_frame)
+        with trio.move_on_at(deadline) as scope:
+            while await receive(self._stream, reader):
+                if not reader.lends:
+                    return True
+                scope.deadline = frames.frame_deadline(reader.received, self._began_frame)
+            return False
         raise Refused(f"a frame has come too slowly: {reader.received:,} bytes of it")
 
     def _take_all(self) -> bool:
