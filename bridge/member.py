@@ -237,11 +237,14 @@ class Member:
         self.standing.now, self.standing.hurt = now, position
         self.neighbours.links_due = True
 
-    def counted(self, delivered: Mapping[int, int], now: float) -> None:
-        """What of the installed view is in the row, after damage that hid it is mended."""
+    def counted(self, view: View | None, delivered: Mapping[int, int], now: float) -> None:
+        """The installed view and what of it is in the row, after damage that hid it is mended."""
         standing = self.standing
         standing.now = now
         if standing.uncounted:
+            if view is not None:
+                self.views.learn(view)
+                standing.installed, standing.cluster = view.id, view.cluster
             standing.uncounted, standing.delivered = False, dict(delivered)
             if self.ordering.streams.view == standing.installed:
                 self.ordering.reached(standing.delivered)

@@ -95,8 +95,10 @@ class Repair:
         self.look_at([number for number in numbers if number is not None])
 
     def look_at(self, segments: Iterable[int]) -> None:
-        self._suspects.update(dict.fromkeys(segments))
-        self._work.wake()
+        suspects = dict.fromkeys(segments)
+        if suspects:  # or a reader who waits would wake itself
+            self._suspects.update(suspects)
+            self._work.wake()
 
     def heard(self, peer: int, message: Ask | Mended) -> None:
         if isinstance(message, Ask):
@@ -201,6 +203,7 @@ class Repair:
                     self._full_until = trio.current_time() + FULL_SECONDS
                     self._note(WARNING, "repair_waits error=%r", str(error))
             self._ask()
+            self._let_go()
             await self._tell()
 
     async def _look(self) -> None:
@@ -261,6 +264,7 @@ class Repair:
         for number, wound in list(self.wounds.items()):
             if wound.lacking or wound.unfit:
                 continue
+            self._store.pin(-number, 1 << 62, (number,))  # it may have been let go
             async with self._store.mending.lock:
                 done = await self._store.mending.mend(wound)
             if done:
@@ -277,6 +281,15 @@ class Repair:
         if question is not None:
             self._links.put(question.peer, Ask(question.positions))
             self._links.flush()
+
+    def _let_go(self) -> None:
+        """What nobody has any more, and the row does without, may go as if it were whole."""
+        there = {segment.number for segment in self._store.segments()}
+        for number, wound in list(self.wounds.items()):
+            if self._asking.hopeless and wound.highest < self._store.floor:
+                self._store.unpin(-number)
+            if number not in there:
+                del self.wounds[number]
 
     async def _tell(self) -> None:
         """The protocol, and those who wait."""
@@ -301,7 +314,7 @@ class Repair:
     async def _count(self) -> None:
         """What of the view is in the row is to be seen again; nothing is added to it till then."""
         try:
-            delivered = await self._journal.count_delivered()
+            view, delivered = await self._journal.count()
         except Corrupt:
             if self._searched:
                 self._need_image()
@@ -309,7 +322,7 @@ class Repair:
                 self._searched = True
                 self.look_at([segment.number for segment in self._store.segments()])
         else:
-            self._member.counted(delivered, trio.current_time())
+            self._member.counted(view, delivered, trio.current_time())
             self._wake()
 
     async def _answer_on(self) -> None:

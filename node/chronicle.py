@@ -14,6 +14,7 @@ Pure: the only one who knows bytes and files is recovery.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import attrs
@@ -37,6 +38,7 @@ from .row import View
 
 MAGIC: Final = "duckrow row"
 VERSION: Final = 1
+UNCOUNTED: Final = 0  # in the place of an origin: damage hides what is in the row
 STARTS_KEPT: Final = 16  # the newest, besides those that are named
 Name = tuple[int, int, int]  # of a bundle: view, origin, s
 
@@ -182,6 +184,27 @@ class Chronicle:
             if not waiting.raw:
                 heard[waiting.origin] = max(heard.get(waiting.origin, 0), waiting.s)
         self.heard = heard
+
+    def forget_received(self) -> None:
+        """Damage may have hit what was acknowledged: what has no place in the row counts for nothing.
+
+        What of the installed view has one is to be counted; the view, too, may be another one.
+        """
+        self.waiting = {place: waiting for place, waiting in self.waiting.items() if waiting.raw}
+        self.heard = {UNCOUNTED: 0}
+
+    @property
+    def is_uncounted(self) -> bool:
+        return UNCOUNTED in self.heard
+
+    def counted(self, installed: bytes, delivered: Mapping[int, int]) -> None:
+        """The view of the last mark, and by origin the last s that is in the row behind it."""
+        if installed != self.installed:
+            view, newest = decode_view(installed), self.newest_view
+            if newest is None or newest.id < view.id:
+                self.newest = installed
+            self._install(Waiting(view.id, 0, 0, 0, installed))
+        self.heard = dict(delivered)
 
     def in_order(self) -> list[int]:
         """The places of what waits, as it would be ordered alone: bundles by view and s, then views."""

@@ -116,11 +116,6 @@ class FrameReader:
         assert self._lent is None, "a buffer was lent, and not said to be filled"
         self._chunk, self._at = bytes(data), 0
 
-    @property
-    def lends(self) -> bool:
-        """The rest of a large frame is to be received in place: there is no frame to be taken yet."""
-        return self._begun is not None and self._begun.missing >= _WORTH_LENDING
-
     def lend_buffer(self) -> memoryview | None:
         """Where to receive the rest of a large frame; None: use `receive_data`.
 

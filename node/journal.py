@@ -16,12 +16,13 @@ waits of older views never comes into the row, and is dead unless it is staged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import attrs
 
 from . import doubt, restored
-from .chronicle import Name
+from .chronicle import UNCOUNTED, Name
 from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, NotFound
@@ -106,20 +107,20 @@ class Journal:
         store = self.store
         chronicle = store.chronicle
         older = list(chronicle.starts.values())
+        if chronicle.is_uncounted:
+            with suppress(Corrupt):
+                await self.count()
         waiting = await self._load_waiting()
-        delivered: dict[int, int] | None = self.delivered()
         stages = chronicle.staged
         staged = [(name, await self._read(stage.place)) for name, stage in stages.items()]
         if self._copied:
             store.take_new_name()  # the original may have gone on, and promised (U4)
         if store.exposed:
-            # What it has of the installed view may be wrong, so it counts for nothing; and what of
-            # that is in the row is counted there.  It is a stranger now, and follows.
+            # It is a stranger now, and follows from where its row ends.
             waiting = {}
-            try:
-                delivered = await self.count_delivered()
-            except Corrupt:
-                delivered = None
+            chronicle.forget_received()
+            with suppress(Corrupt):
+                await self.count()
         self._waiting = waiting
         damaged = store.exposed
         incarnation = env.rng.getrandbits(INCARNATION_BITS)
@@ -148,7 +149,7 @@ class Journal:
             position=store.position,
             digest=store.digest,
             floor=store.floor,
-            delivered=delivered,
+            delivered=None if chronicle.is_uncounted else self.delivered(),
             register=(
                 Register.decode(register) if is_binding(register, chronicle.newest_view) else None
             ),
@@ -171,33 +172,42 @@ class Journal:
         return {
             origin: waiting[origin] - 1 if origin in waiting else s
             for origin, s in self.store.chronicle.heard.items()
+            if origin != UNCOUNTED
         }
 
-    async def count_delivered(self) -> dict[int, int]:
-        """As `delivered`, by the items themselves.
+    async def count(self) -> tuple[View | None, dict[int, int]]:
+        """The installed view, and `delivered`, by the items themselves, after damage.
 
         Raises:
             Corrupt: one of those that would tell is damaged.
         """
         store, view = self.store, self.store.view
-        if view is None:
-            return {}
-        found, told, position = dict[int, int](), self.delivered(), store.position
-        base = store.chronicle.base
-        end = 0 if base is None else base.position
+        found, told, position = dict[int, int](), dict[int, int](), store.position
+        base, end = store.chronicle.base, 0
         if base is not None:
-            told = dict(base.heard)
-        while position > end and found.keys() < {member.id for member in view.members}:
-            first = max(end + 1, position - COUNTED_AT_ONCE + 1)
-            try:
-                for item in reversed(await self._read_all(first, position)):
-                    if isinstance(item.content, View):
-                        return found
-                    found.setdefault(item.content.origin, item.content.s)
-            except NotFound:
+            end, told = base.position, dict(base.heard)
+        id_ = 0 if view is None else view.id  # unless damage hid a later mark
+        all_ = set[int]() if view is None else {member.id for member in view.members}
+        while position > end and not (all_ and found.keys() >= all_):
+            first = max(end + 1, store.floor, position - COUNTED_AT_ONCE + 1)
+            if first > position:
                 break  # it was dropped long ago
+            for item in reversed(await self._read_all(first, position)):
+                if isinstance(item.content, View):
+                    return self._counted(item.content, found)
+                if item.content.view != id_:
+                    id_, all_ = item.content.view, set()
+                found.setdefault(item.content.origin, item.content.s)
             position = first - 1
-        return told | found
+        if view is None or id_ != view.id:
+            if position or view is not None:
+                raise Corrupt(f"the mark of view {id_} is not in the row")
+            return None, {}
+        return self._counted(view, told | found)
+
+    def _counted(self, view: View, delivered: dict[int, int]) -> tuple[View, dict[int, int]]:
+        self.store.chronicle.counted(encode_view(view), delivered)
+        return view, delivered
 
     async def _read_all(self, first: int, last: int) -> list[Item]:
         items: list[Item] = []

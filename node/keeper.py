@@ -166,14 +166,7 @@ class Keeper:
             return False
         woken = self.waiters.woken
         try:
-            effects = apply(state, item, heads=self._heads)
-            if self.waiters.waiting:
-                self._note(item, effects, {})
-                self._answer(effects)
-            else:  # nobody has a turn before the rest is done, and the client need not wait for it
-                self._answer(effects)
-                self.on_turn()
-                self._note(item, effects, {})
+            self._note(item, apply(state, item, heads=self._heads), {})
             self.tally.count(item)
             self._turned()
         except Exception as error:  # noqa: BLE001 - a defect; it ends the node, and not a session
@@ -250,11 +243,10 @@ class Keeper:
                 await self._find(places)
             self._finding.set()
         self._note(item, effects, places)
-        self._answer(effects)
         return len(effects)
 
     def _note(self, item: Item, effects: list[Effect], places: dict[int, int]) -> None:
-        """All else that an item changes here, but for what is answered."""
+        """All else that an item changes here."""
         self.numbers.note(item.position, item.place, effects, places)
         if isinstance(item.content, Bundle):
             commands = item.content.commands
@@ -286,14 +278,11 @@ class Keeper:
         kept = self.numbers.kept.get(position)
         return await self.row.store.place_of(position) if kept is None else kept
 
-    def _answer(self, effects: Sequence[Effect]) -> None:
+    def _tell(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Answer):
                 self.calls.answer(effect)
-
-    def _tell(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Appended):
+            elif isinstance(effect, Appended):
                 self.tally.entries += effect.count
                 self.tally.bytes += effect.size
                 self.waiters.wake(effect.topic, effect.partition)

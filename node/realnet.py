@@ -139,8 +139,7 @@ class RealStream(trio.abc.HalfCloseableStream):
                     return os.readv(self._fd, [buffer])
                 except OSError as error:
                     _look_at(error)
-        if count < len(buffer):  # else what is asked for next has a turn for others
-            await trio.lowlevel.cancel_shielded_checkpoint()  # nothing that was read may be lost
+        await trio.lowlevel.cancel_shielded_checkpoint()  # nothing that was read may be lost
         return count
 
     def _check_open(self) -> None:

@@ -82,8 +82,7 @@ class Reserve:
         return False
 
     def look(self) -> None:
-        free, size = self._disk.free()
-        self.state = judge(self.state, free, self._soft_of(size))
+        self.state = judge(self.state, self._free(), self._soft())
 
     async def restore(self, *, enough: int | None = None) -> None:
         """Makes the files again if so much is free; by default twice the soft reserve."""
@@ -150,9 +149,6 @@ class Reserve:
         return self._disk.free()[0]
 
     def _soft(self) -> int:
-        return self._soft_of(self._disk.free()[1])
-
-    def _soft_of(self, size: int) -> int:
-        """Of a disk of so many bytes."""
         options = self._options
-        return max(options.soft_reserve_bytes, int(size * options.soft_reserve_fraction))
+        share = int(self._disk.free()[1] * options.soft_reserve_fraction)
+        return max(options.soft_reserve_bytes, share)

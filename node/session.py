@@ -191,13 +191,8 @@ class Session:
                 reader.receive_data(data)
             return bool(data)
         # A frame once begun has to go on: nobody holds our memory by waiting.
-        deadline = frames.frame_deadline(reader.received, self._began_frame)
-        with trio.move_on_at(deadline) as scope:
-            while await receive(self._stream, reader):
-                if not reader.lends:
-                    return True
-                scope.deadline = frames.frame_deadline(reader.received, self._began_frame)
-            return False
+        with trio.move_on_at(frames.frame_deadline(reader.received, self._began_frame)):
+            return await receive(self._stream, reader)
         raise Refused(f"a frame has come too slowly: {reader.received:,} bytes of it")
 
     def _take_all(self) -> bool:

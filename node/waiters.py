@@ -32,7 +32,7 @@ class Waiters:
     def __init__(self) -> None:
         self._lots: dict[str, Lots] = {}  # only lots in which somebody is parked
         self.woken = 0  # ever
-        self.waiting = 0
+        self._waiting = 0
 
     async def wait(self, topic: str, partition: int = ALL) -> None:
         """Until something comes in the partition; it may have been taken away again by then."""
@@ -40,11 +40,11 @@ class Waiters:
         lot = lots.get(partition)
         if lot is None:
             lot = lots[partition] = trio.lowlevel.ParkingLot()
-        self.waiting += 1
+        self._waiting += 1
         try:
             await lot.park()
         finally:
-            self.waiting -= 1
+            self._waiting -= 1
             # Those who are woken together find it gone; a new one may have taken its place.
             if not lot and lots.get(partition) is lot:
                 del lots[partition]
@@ -64,7 +64,7 @@ class Waiters:
             self._unpark(lot)
 
     def statistics(self) -> WaitersStatistics:
-        return WaitersStatistics(self.waiting, len(self._lots), self.woken)
+        return WaitersStatistics(self._waiting, len(self._lots), self.woken)
 
     def _unpark(self, lot: trio.lowlevel.ParkingLot | None) -> None:
         if lot is not None:

@@ -59,7 +59,8 @@ def test_who_does_not_know_what_of_the_view_is_in_its_row_follows_when_it_is_cou
     for word in "abc":
         cluster.submit(1, word)
         cluster.beats(1)
-    delivered = dict(cluster.members[3].standing.delivered)
+    standing = cluster.members[3].standing
+    view, delivered = standing.newest, dict(standing.delivered)
     cluster.stop(3)
     cluster.submit(1, "d")
     disk = cluster.disks[3]
@@ -74,8 +75,45 @@ def test_who_does_not_know_what_of_the_view_is_in_its_row_follows_when_it_is_cou
     cluster.beats(30)
     assert cluster.words(1) == ["a", "b", "c", "d"]
     assert cluster.words(3) == ["a", "b", "c"]
-    member.counted(delivered, cluster.now)
+    member.counted(view, delivered, cluster.now)
     cluster.beats(40)
 
     assert cluster.words(3) == ["a", "b", "c", "d"]
     assert cluster.acting() == [1, 2, 3]
+
+
+def test_who_does_not_know_its_view_either_goes_on_in_the_right_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """V8: It would put the mark of its view into its row twice."""
+    cluster = Cluster(1, 2, 3)
+    cluster.submit(1, "a")
+    cluster.beats(1)
+    first = cluster.members[3].standing.newest
+    cluster.stop(2)
+    cluster.beats(30)
+    cluster.submit(1, "b")
+    cluster.beats(1)
+    standing = cluster.members[3].standing
+    second, delivered, position = standing.newest, dict(standing.delivered), standing.position
+    assert (first.id, second.id) == (1, 2)
+    cluster.stop(3)
+    disk = cluster.disks[3]
+    found = Disk.recovered
+
+    def recovered(disk: Disk, id_: int, incarnation: int) -> Recovered:
+        known = found(disk, id_, incarnation)
+        return attrs.evolve(known, newest=first, installed=first, delivered=None, damaged=True)
+
+    monkeypatch.setattr(Disk, "recovered", recovered)
+    disk.uuid = bridgekit.disk(3, 9)
+    member = cluster.start(3)
+    member.counted(second, delivered, cluster.now)
+    assert (member.standing.installed, member.standing.newest.id) == (2, 2)
+    assert member.standing.position == position
+    monkeypatch.undo()
+    cluster.start(2)
+    cluster.beats(60)
+
+    assert cluster.words(3) == cluster.words(1) == ["a", "b"]
+    assert sorted(cluster.acting()) == [1, 2, 3]

@@ -248,6 +248,34 @@ _BUGS = [
         if not waits:
             self._all.pop(order, None)""",
     ),
+    (
+        "hidden_mark_is_placed_again",
+        "a view whose mark damage hid is not installed twice",
+        "bridge/member.py",
+        "                self.views.learn(view)\n                standing.installed, standing.cluster = view.id, view.cluster\n",
+        "                self.views.learn(view)\n",
+    ),
+    (
+        "what_waited_still_waits",
+        "what was received before damage was found counts for nothing",
+        "node/journal.py",
+        "            chronicle.forget_received()\n",
+        "            pass\n",
+    ),
+    (
+        "waits_without_rest",
+        "a bridge rests while its node waits for what nobody has",
+        "bridge/repair.py",
+        "        if suspects:  # or",
+        "        if True:  # or",
+    ),
+    (
+        "wound_keeps_its_segment",
+        "what all have dropped goes, damaged or not",
+        "bridge/repair.py",
+        "                self._store.unpin(-number)\n            if number not in there",
+        "                pass\n            if number not in there",
+    ),
 ]
 
 PLANTED = {

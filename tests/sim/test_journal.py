@@ -320,6 +320,45 @@ def test_what_is_staged_or_waits_keeps_its_segment() -> None:
     machine.run(tale.life(go_on, orderly=True))
 
 
+def test_what_waited_when_damage_was_found_counts_for_nothing_from_then_on() -> None:
+    """U3: It comes again, into the same view; the next start knows what of it is in the row."""
+    comes = [bundle(1, 3, s, s, 300) for s in (1, 2, 3)]
+    machine = Machine(8)
+    tale = Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        for each in comes:
+            await tale.receive(journal, each)
+        await tale.order(journal, comes[0])
+        await tale.sync(journal)
+
+    machine.run(tale.life(work, orderly=False))
+    (name,) = [path for path in machine.media.paths() if path.endswith(".seg")]
+    body = comes[1].commands[0].body
+    machine.media.flip(name, machine.media.content(name).index(bytes(body)) + 5)
+
+    async def follow(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        assert journal.recovered.damaged
+        assert journal.recovered.bundles == ()
+        assert (journal.recovered.delivered or {})[3] == 1
+        for each in comes[1:]:
+            await journal.receive(each)
+            await journal.order(journal.store.position + 1, each[:3])
+        await journal.sync()
+
+    machine.run(follow)
+
+    async def again(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        assert not journal.recovered.damaged
+        assert (journal.recovered.delivered or {})[3] == 3
+        assert journal.recovered.bundles == ()
+
+    machine.run(again)
+
+
 def test_a_bundle_that_comes_twice_is_written_once() -> None:
     async def work(tale: Tale, journal: Journal) -> None:
         await tale.change_view(journal)

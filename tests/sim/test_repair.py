@@ -92,3 +92,55 @@ def test_without_anybody_to_ask_it_is_told_and_mended_when_somebody_is_back() ->
         await split.end()
 
     play(7, script, keep=KEEP)
+
+
+def test_a_node_that_waits_for_what_nobody_has_keeps_its_bridge_from_nothing() -> None:
+    """It waits for a change, and does not ask again and again (the seeds would stand still)."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.world.net.partition(["m3"], ["m1", "m2"])
+        name, media = segments(split, 3)[1], split.world.host("m3").media
+        for offset in range(600, len(media.content(name)), 500):
+            media.flip(name, offset)
+        split.kill("n", 3)
+        split.lose_disk("n3")
+        split.start_node(3)  # it reads the row from the beginning
+        with trio.fail_after(20):
+            while len(split.bridges[3].repair.told()) < 2:
+                await trio.sleep(0.1)
+        steps = split.world.steps
+        await trio.sleep(1)
+        assert split.world.steps - steps < 5000
+        split.world.net.heal()
+        await until_mended(split, 3, seconds=90)
+        await split.until()
+        await split.end()
+
+    play(8, script, keep=KEEP)
+
+
+def test_damage_in_what_all_others_have_dropped_goes_with_it() -> None:
+    async def script(split: Split) -> None:
+        await busy(split)
+        bridge, mine = split.bridges[3], 999
+        (number,) = [s.number for s in bridge.store.segments()][1:2]
+        bridge.store.pin(mine, 1 << 62, (number,))
+        last = bridge.store.segments()[1].last
+        with trio.fail_after(60):
+            while min(each.store.floor for each in split.bridges.values()) <= last:
+                await trio.sleep(0.2)
+        name, media = segments(split, 3)[0], split.world.host("m3").media
+        media.flip(name, media.content(name).index(BODY, 1500))
+        bridge.repair.suspect(await bridge.store.scrub())
+        with trio.fail_after(20):
+            while len(bridge.repair.told()) < 2:
+                await trio.sleep(0.1)
+        bridge.store.unpin(mine)
+        with trio.fail_after(60):
+            while bridge.repair.told():
+                await trio.sleep(0.2)
+        assert number not in [s.number for s in bridge.store.segments()]
+        await split.end()
+
+    play(9, script, keep=100)
