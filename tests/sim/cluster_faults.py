@@ -15,7 +15,9 @@ from duckrow.bridge.process import Bridge
 from duckrow.node.row import View
 from duckrow.node.storeoptions import FSYNC, WRITE
 
+from .cluster_disks import AWAY_SECONDS, Disks
 from .cluster_machine import SOCKET_SECONDS, Machine
+from .cluster_operator import Operator
 from .cluster_plan import ClusterPlan
 from .workload import Observed
 from .world import Host, World
@@ -30,11 +32,21 @@ class ClusterFate:
         plan: ClusterPlan,
         seen: Observed,
         machines: Mapping[int, Machine],
+        operator: Operator,
         hand: int,
     ) -> None:
         self._world, self._plan, self._seen, self._machines = world, plan, seen, machines
         self._rng = world.rng("fate", hand)
         self._aim = world.rng("sniper", hand)
+        self._operator = operator
+        self.disks = Disks(
+            plan,
+            seen,
+            machines,
+            self._rng,
+            lambda machine: self._may_kill(machine, power=True),
+            self.power,
+        )
         self.healed = False
         if not hand:
             for machine in machines.values():
@@ -106,7 +118,8 @@ class ClusterFate:
 
     def _may_forget(self, machine: Machine) -> bool:
         """All others are members that act, so each of them remembers what it has acked."""
-        others = [each for each in self._machines.values() if each is not machine]
+        votes = self._operator.votes
+        others = [m for m in self._machines.values() if m is not machine and votes(m.id)]
         views = {
             each.bridge.status().view for each in others if each.active and each.bridge is not None
         }
@@ -214,10 +227,24 @@ class ClusterFate:
                 bridge.skew_us += jump
                 node.skew_us += jump
                 self._seen.history.skew += abs(jump) / 1e6
+            case "voters":
+                self._operator.wish(rng)
+            case "away":
+                await self._stay_away(machine, rng.uniform(*AWAY_SECONDS))
             case "cut" | "one-way" | "isolate" | "partition" | "reset" | "lossy" | "slow-link":
                 await self._strike_net(kind, hold, machine)
             case _:
-                await self._strike_disk(kind, hold, machine)
+                await self.disks.strike(kind, hold, machine)
+
+    async def _stay_away(self, machine: Machine, seconds: float) -> None:
+        """So long that others may have forgotten what comes next there."""
+        if machine.stays_dead or not self._may_kill(machine):
+            return
+        machine.stays_dead = True
+        machine.kill(bridge=True, node=True)
+        await trio.sleep(seconds)
+        machine.stays_dead = False
+        machine.start()
 
     async def _pause(self, hosts: list[Host], hold: float) -> None:
         mine = [host for host in hosts if host.alive and not host.life.paused]
@@ -260,45 +287,6 @@ class ClusterFate:
                     else:
                         link.delay = link.jitter = rng.uniform(0.005, 0.15)
         await trio.sleep(hold * rng.choice((0.3, 1.0, 3.0)))
-
-    async def _strike_disk(self, kind: str, hold: float, machine: Machine) -> None:
-        rng = self._rng
-        is_node = kind.startswith("node-")
-        media = (machine.node_host if is_node else machine.bridge_host).media
-        if not is_node and not self._may_kill(machine, power=True):
-            return
-        match kind.removeprefix("node-"):
-            case "slow-sync":
-                media.sync_latency, media.sync_jitter = rng.uniform(0.005, 0.3), 0.02
-                await trio.sleep(hold)
-            case "sync-error":
-                media.sync_eio = 1
-                await trio.sleep(hold)
-                media.sync_eio = 0
-                if rng.random() < 0.5:
-                    self.power(machine)  # if it went on as if nothing had been, it shows now
-            case "write-error":
-                media.write_eio = 1
-                await trio.sleep(hold)
-                media.write_eio = 0
-            case "names-error":
-                media.names_eio = 1
-                await trio.sleep(hold)
-                media.names_eio = 0
-            case "read-error":
-                media.read_eio = rng.randint(1, 2)
-                self._seen.troubled = True
-                await trio.sleep(hold)
-                media.read_eio = 0
-            case "full":
-                media.capacity = media.used + rng.randint(0, 64 * 1024)
-                await trio.sleep(hold)
-            case "flip":
-                paths = [path for path in media.paths() if media.pages(path).cache.size]
-                if paths:
-                    self._seen.flips += 1  # entries may be told to be damaged, and intact elsewhere
-                    media.flip(rng.choice(paths))
-                    machine.kill(node=True)
 
     # -- aimed --------------------------------------------------------------------------------
 

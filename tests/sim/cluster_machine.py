@@ -6,18 +6,19 @@ What happens to the machine happens to both; the way between them is none that a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import trio
 
 from duckrow.bridge.attach import Attach
-from duckrow.bridge.founding import Charter
+from duckrow.bridge.founding import Charter, Listed
 from duckrow.bridge.links import Neighbour
 from duckrow.bridge.process import Bridge, BridgeOptions
 from duckrow.node.bridged import open_bridged
-from duckrow.node.bridgedrow import BridgedRow
+from duckrow.node.bridgedrow import BridgedRow, ReplacedError
 from duckrow.node.env import Env
+from duckrow.node.errors import Corrupt
 from duckrow.node.events import ERROR
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
@@ -35,6 +36,7 @@ SOCKET_SECONDS = 0.00003  # from a process to another one of the machine
 NOTES = 400
 # What processes of one build have no reason to say to each other, whatever dies.
 NEVER_SAID = ("alarm", "link_broken", "message_too_large", "node_broken")
+OF_DAMAGE = ("damaged", "not_mended")
 NETWORK_ERRORS = ("simulated: ", "this stream was closed", "the stream ended")
 
 
@@ -47,6 +49,7 @@ class Machine:
         self.bridge: Bridge | None = None  # of its newest life
         self.node: Keeper | None = None
         self.stays_dead = False
+        self._unreadable = False  # its disk has to be replaced
         self.reboots: list[float] = []
         self.on_bridge: Callable[[Machine, Bridge], None] = lambda _machine, _bridge: None
         self.on_node: Callable[[Machine, Keeper], None] = lambda _machine, _node: None
@@ -81,6 +84,8 @@ class Machine:
             return
         if not self.bridge_host.alive:
             self.bridge = None
+            if self._unreadable:
+                self.lose_disks(bridge=True)
             self.world.start(self.bridge_name, self._run_bridge)
         if self.holds_data and not self.node_host.alive:
             self.node = None
@@ -98,6 +103,15 @@ class Machine:
             if host.starts:
                 self.world.kill(host.name, power=True)
 
+    def lose_disks(self, *, bridge: bool) -> None:
+        """That of the node, or both; nothing of it runs any more."""
+        self.kill(bridge=bridge, node=True)
+        self.reboots.append(trio.current_time())  # it shows an older part of the row, at first
+        self.node_host.media.wipe()
+        if bridge:
+            self.bridge_host.media.wipe()
+            self._unreadable = False
+
     def leave(self) -> None:
         """The bridge ends in order."""
         self._leaving.set()
@@ -110,7 +124,13 @@ class Machine:
 
     async def _run_bridge(self, env: Env) -> None:
         leaving = self._leaving = trio.Event()
-        bridge = await Bridge.open(env, self._options(env), self._note)
+        try:
+            bridge = await Bridge.open(env, self._options(env), self._note)
+        except Corrupt:
+            if not self.seen.flips:
+                raise
+            self._unreadable = True
+            return
         try:
             attach = Attach(bridge, self._note)
             self.bridge = bridge
@@ -127,11 +147,12 @@ class Machine:
 
     def _options(self, env: Env) -> BridgeOptions:
         plan = self.plan
-        founders = tuple((i, plan.weight(i), i not in plan.witnesses) for i in plan.ids)
+        founders = tuple((i, plan.weight(i), i not in plan.witnesses) for i in plan.founders)
+        charter = Charter(founders, env.rng.randbytes(16), env.rng.getrandbits(63), plan.level)
         store = StoreOptions(
             level=plan.level,
             segment_bytes=plan.segment_bytes,
-            followable_bytes=max(plan.segment_bytes, 256 * 1024),
+            followable_bytes=max(plan.segment_bytes, plan.followable_bytes),
             soft_reserve_bytes=16 * 1024,
             soft_reserve_fraction=0.0,
             hard_reserve_bytes=32 * 1024,
@@ -141,10 +162,12 @@ class Machine:
         return BridgeOptions(
             id=self.id,
             port=PEER_PORT,
-            neighbours={i: Neighbour(i, f"m{i}", PEER_PORT) for i in plan.neighbours(self.id)},
+            neighbours=_neighbours(plan.neighbours(self.id)),
+            standby=_neighbours(plan.neighbours(self.id, plan.standby)),
             secret=SECRET,
             store=rare_store(env, store),
-            charter=Charter(founders, env.rng.randbytes(16), env.rng.getrandbits(63), plan.level),
+            charter=charter if self.id in plan.founders else None,
+            listed={i: Listed(f"m{i}", plan.weight(i), i in plan.witnesses) for i in plan.ids},
         )
 
     async def _run_node(self, env: Env) -> None:
@@ -154,10 +177,16 @@ class Machine:
             snapshot_bytes=1 << 20,
             followable_bytes=self.plan.segment_bytes,
         )
-        async with open_bridged(env, self.bridge_name, NODE_PORT, options, self._note) as node:
-            self.node = node
-            self.on_node(self, node)
-            await serve(env, node, self._note, stopping)
+        while not stopping.is_set():
+            try:
+                async with open_bridged(
+                    env, self.bridge_name, NODE_PORT, options, self._note
+                ) as node:
+                    self.node = node
+                    self.on_node(self, node)
+                    await serve(env, node, self._note, stopping)
+            except* ReplacedError:
+                self.node = None  # an image came, and it begins anew
 
     @property
     def row(self) -> BridgedRow:
@@ -171,10 +200,14 @@ class Machine:
         self.notes.append(text)
         del self.notes[:-NOTES]
         lost = template.startswith("bridge_lost")
-        if level >= ERROR:
+        if level >= ERROR and not (self.seen.flips and template.startswith(OF_DAMAGE)):
             self.seen.problem("handler", text)
         elif template.startswith(NEVER_SAID) or (lost and not _is_network(args[0])):
             self.seen.problem("misunderstood", text)
+
+
+def _neighbours(ids: Iterable[int]) -> dict[int, Neighbour]:
+    return {i: Neighbour(i, f"m{i}", PEER_PORT) for i in ids}
 
 
 def _is_network(error: object) -> bool:

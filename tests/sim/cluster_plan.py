@@ -50,13 +50,17 @@ KINDS = (
     "node-write-error",
     "names-error",
     "node-read-error",
+    "full",
     "node-full",
-    "node-flip",
+    "away",
     "skew",
     "client-kill",
     "client-pause",
     "client-cut",
 )
+# What one machine of a seed has to get back from the others.
+DAMAGE = ("flip", "spoil", "read-error", "wipe", "node-flip", "node-wipe")
+HOUSE = ("voters",)  # who votes changes
 # Aimed at what a process does at that very moment.
 BRIDGE_MOMENTS = (
     "promised",
@@ -80,6 +84,10 @@ class ClusterPlan(Plan):
     witnesses: tuple[int, ...] = ()
     delays: Mapping[Edge, float] = attrs.field(factory=dict)
     snipers: Mapping[str, float] = attrs.field(factory=dict)  # probability at each moment
+    observers: tuple[int, ...] = ()  # have no vote, till they are given one
+    standby: tuple[Edge, ...] = ()  # links that are there while others are not
+    victim: int = 0  # whose disks may be damaged, or lost; 0: nobody's
+    followable_bytes: int = 256 * 1024  # of the row stay; who was away for longer gets an image
     doors: int = 3  # nodes that a client knows, at most
     stays_dead: bool = False  # a minority, when all else is healed
 
@@ -87,11 +95,17 @@ class ClusterPlan(Plan):
     def ids(self) -> range:
         return range(1, self.machines + 1)
 
+    @property
+    def founders(self) -> list[int]:
+        return [id_ for id_ in self.ids if id_ not in self.observers]
+
     def weight(self, id_: int) -> int:
+        if id_ in self.observers:
+            return 0
         return self.weights[id_ - 1] if self.weights else 1
 
-    def neighbours(self, id_: int) -> list[int]:
-        return [a + b - id_ for a, b in self.edges if id_ in (a, b)]
+    def neighbours(self, id_: int, edges: Sequence[Edge] | None = None) -> list[int]:
+        return [a + b - id_ for a, b in (self.edges if edges is None else edges) if id_ in (a, b)]
 
     def connected(self, ids: Sequence[int]) -> bool:
         seen, todo = {ids[0]: None}, [ids[0]]
@@ -131,6 +145,27 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
         for moment in rng.sample(moments, rng.randint(1, 4)):
             rare = moment in ("placed", "applied", "told-staged", "staged", "settled", "synced")
             snipers[moment] = often * (0.01 if rare else 0.3)
+    faults = rng.sample(KINDS, rng.randint(0, 8))
+    # At a time one of these: each takes from what has to be left.
+    more = rng.choice(("", "dead for good", "house", "damage"))
+    observers: tuple[int, ...] = ()
+    victim = 0
+    if more == "house":
+        faults += HOUSE * rng.randint(1, 4)
+        if rng.random() < 0.5 and machines < 5:  # one that is added when all goes on already
+            machines += 1
+            observers = (machines,)
+            there = [i for i in range(1, machines) if i not in witnesses]
+            ends = rng.sample(there, rng.randint(1, 2))
+            edges = tuple(sorted((*edges, *((end, machines) for end in ends))))
+            weights = (*weights, 1) if weights else ()
+    elif more == "damage":
+        faults += rng.sample(DAMAGE, rng.randint(1, 3))
+        light = machines - 1 if witnesses else machines  # of weight 1, and keeps the row
+        victim = light if weights else rng.randint(1, light)
+    missing = [pair for pair in combinations(range(1, machines + 1), 2) if pair not in edges]
+    keepers = [pair for pair in missing if not {*pair} & {*witnesses}]
+    standby = (rng.choice(keepers),) if keepers and rng.random() < 0.4 else ()
     made = {field.name: getattr(base, field.name) for field in attrs.fields(Plan)}
     for topic in base.topics:
         topic.policy.pop("partitions", None) if level == MEMORY else None
@@ -143,17 +178,21 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
             "gap": base.producers * rng.choice((0.02, 0.05, 0.1, 0.2)),
             "snapshot_items": rng.choice((15, 50, 50, 300)),
             "consumers": min(base.consumers, 2),
-            "faults": tuple(rng.sample(KINDS, rng.randint(0, 8))),
+            "faults": tuple(faults),
         },
         machines=machines,
         shape=shape,
         edges=edges,
         weights=weights,
         witnesses=witnesses,
-        delays={edge: pace * rng.choice((1, 1, 3)) for edge in edges},
+        delays={edge: pace * rng.choice((1, 1, 3)) for edge in (*edges, *standby)},
         snipers=snipers,
+        observers=observers,
+        standby=standby,
+        victim=victim,
+        followable_bytes=rng.choice((16, 256)) * 1024,
         doors=rng.choice((1, 2, machines)),
-        stays_dead=level == FSYNC and rng.random() < 0.4,
+        stays_dead=more == "dead for good" and level == FSYNC,
     )
 
 

@@ -16,7 +16,6 @@ import trio
 
 from duckrow.cluster.checker import check
 from duckrow.cluster.history import OK, Produce
-from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.env import Env
 from duckrow.node.errors import DuckrowError
 from duckrow.node.trioclient import Client
@@ -25,6 +24,7 @@ from .administrator import Administrator
 from .clock import SimDeadlock
 from .cluster_faults import ClusterFate
 from .cluster_machine import Machine
+from .cluster_operator import Operator
 from .cluster_plan import ClusterPlan, drawn
 from .cluster_watch import ClusterWatch
 from .consumers import Consumer
@@ -36,7 +36,6 @@ from .stager import Stager
 from .workload import Observed
 from .world import World
 
-CLUSTER_ENDS = (*ENDS, ReplacedError)  # the last: an image came, and the node begins anew
 FOUNDED_SECONDS = 60.0
 HEAL_SECONDS = 5.0  # after which everybody can order
 SETTLE_SECONDS = 30.0
@@ -53,7 +52,7 @@ def run_seed(
     trace_steps: bool = True,
 ) -> Outcome:
     began = time.process_time()
-    world = World(seed, keep_trace=keep_trace, trace_steps=trace_steps, tolerate=CLUSTER_ENDS)
+    world = World(seed, keep_trace=keep_trace, trace_steps=trace_steps, tolerate=ENDS)
     plan = drawn(world.rng("cluster plan")) if plan is None else plan
     world.buggify = plan.buggify
     run = _Run(world, plan)
@@ -90,12 +89,17 @@ class _Run:
         seen.history.shared_bytes = plan.window * plan.batch * (plan.value_bytes + 16)
         self.machines = {i: Machine(world, plan, seen, i) for i in plan.ids}
         self.watch = ClusterWatch(seen)
-        self.hands = [ClusterFate(world, plan, seen, self.machines, n) for n in range(plan.hands)]
+        self.operator = Operator(world, plan, seen, self.machines)
+        self.hands = [
+            ClusterFate(world, plan, seen, self.machines, self.operator, n)
+            for n in range(plan.hands)
+        ]
         self.watch.on_moment = self.hands[0].moment
         for machine in self.machines.values():
             machine.on_bridge = self.hands[0].watch_bridge
             machine.on_node = self.watch.attach
         self._rng = world.rng("cluster")
+        self._probes = 0
 
     @property
     def nodes(self) -> list[str]:
@@ -155,6 +159,9 @@ class _Run:
         for hand in self.hands:
             hand.calm()
         await self._probe()
+        if "voters" in self.plan.faults and self._rng.random() < 0.5:
+            await self.operator.give_back(self._rng)
+            await self._probe()
         began = max(trio.current_time(), self.world.net.settled_at) + 1.0
         seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
@@ -169,6 +176,7 @@ class _Run:
             if name[0] not in "mn" and self.world.hosts[name].alive:
                 self.world.kill(name)
         await trio.sleep(SILENCE_SECONDS)  # what they sent last arrives; and it grows old
+        await fate.disks.until_mended()
         await self._take_contents("")
         await self._restart()
         await self._take_contents(" again")
@@ -198,9 +206,10 @@ class _Run:
         return [each for each in self.machines.values() if each.holds_data and not each.stays_dead]
 
     async def _probe(self) -> None:
-        """At every node something can be ordered, soon."""
+        """At every node with a vote something can be ordered, soon."""
         healed = trio.current_time()
         done: dict[str, float] = {}
+        self._probes += 1
 
         def probe(name: str) -> None:
             async def program(env: Env) -> None:
@@ -209,22 +218,23 @@ class _Run:
                     done[name] = trio.current_time() - healed
                     await trio.sleep_forever()
 
-            self.world.start(f"probe-{name}", program)
+            self.world.start(f"probe{self._probes}-{name}", program)
 
         for machine in self._living():
             probe(machine.node_name)
         with trio.move_on_after(SETTLE_SECONDS):
-            while len(done) < len(self._living()):
+            while any(name not in done for name in self._voting()):
                 await trio.sleep(0.1)
                 self.hands[0].revive()  # what was on its way to an orderly end came to it
-        for machine in self._living():
-            seconds = done.get(machine.node_name)
+        for name in self._voting():
+            seconds = done.get(name)
             if seconds is None or seconds > HEAL_SECONDS:
                 took = "never" if seconds is None else f"after {seconds:.1f} s"
-                self.seen.problem(
-                    "slow-heal", f"{machine.node_name} ordered {took} when all was healed"
-                )
+                self.seen.problem("slow-heal", f"{name} ordered {took} when all was healed")
         self.world.note("healed", *(f"{seconds:.6f}" for seconds in done.values()))
+
+    def _voting(self) -> list[str]:
+        return [each.node_name for each in self._living() if self.operator.votes(each.id)]
 
     async def _order(self, env: Env, row: Client) -> None:
         count = 0

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import random
 
+import attrs
 import pytest
 
 from duckrow.tools import fuzz
-from sim.cluster_plan import KINDS, SHAPES, ClusterPlan, drawn, links
+from sim.cluster_plan import DAMAGE, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
 from sim.cluster_scenario import run_seed
 from sim.plan import TopicPlan
 
@@ -63,6 +64,7 @@ def test_a_seed_is_the_same_run_in_many_fresh_processes(seed: int) -> None:
     assert len(digests) == 1
 
 
+QUICK = ("flip", "wipe", "voters")
 QUIET = ClusterPlan(seconds=2.0, calm=1.0, producers=1, consumers=1, gap=0.2, doors=3)
 
 
@@ -76,8 +78,8 @@ def test_a_run_without_faults_shows_no_anomaly() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[pytest.mark.long] if number % 6 else [])
-        for number, kind in enumerate(KINDS)
+        pytest.param(kind, marks=[pytest.mark.long] if number % 6 and kind not in QUICK else [])
+        for number, kind in enumerate((*KINDS, *DAMAGE, *HOUSE))
     ],
 )
 def test_each_kind_of_fault_alone_shows_no_anomaly(kind: str) -> None:
@@ -88,14 +90,20 @@ def test_each_kind_of_fault_alone_shows_no_anomaly(kind: str) -> None:
         tempo=0.3,
         stagers=1,
         segment_bytes=16 * 1024,
+        followable_bytes=16 * 1024,
         snapshot_items=20,
         topics=(TopicPlan("a", {"max_entries": 30}),),
+        victim=3,
     )
+    if kind in HOUSE:  # a fourth machine, that has no vote at first
+        edges = (*plan.edges, (2, 4), (3, 4))
+        plan = attrs.evolve(plan, machines=4, edges=edges, observers=(4,))
 
     outcome = run_seed(3, plan)
 
     assert outcome.ok, outcome
-    assert outcome.counts["fault"] > 1
+    assert outcome.counts["fault"] >= 1
+    assert kind not in HOUSE or outcome.counts["wish done"] > 3
 
 
 def test_the_seeds_draw_every_shape_level_and_fault() -> None:
@@ -103,11 +111,27 @@ def test_the_seeds_draw_every_shape_level_and_fault() -> None:
 
     assert {plan.shape for plan in plans} == {*SHAPES}
     assert {plan.machines for plan in plans} == {3, 4, 5}
-    assert {kind for plan in plans for kind in plan.faults} == {*KINDS}
+    assert {kind for plan in plans for kind in plan.faults} == {*KINDS, *DAMAGE, *HOUSE}
     assert {plan.level for plan in plans} == {"fsync", "write", "memory"}
     assert any(plan.stays_dead for plan in plans)
     assert any(plan.witnesses for plan in plans)
     assert any(plan.weights for plan in plans)
+    assert any(plan.observers for plan in plans)
+    assert any(plan.standby for plan in plans)
+
+
+def test_what_a_seed_takes_from_a_cluster_leaves_a_majority_that_has_everything() -> None:
+    """Damage, dead machines and changes of the votes come one at a time: each takes what has to be left."""
+    for seed in range(1000):
+        plan = drawn(random.Random(seed))
+        takes = [plan.victim > 0, plan.stays_dead, bool({*plan.faults} & {*HOUSE})]
+        assert sum(takes) <= 1
+        assert plan.victim or not {*plan.faults} & {*DAMAGE}
+        if plan.victim:
+            others = [i for i in plan.ids if i != plan.victim]
+            assert 2 * sum(map(plan.weight, others)) > sum(map(plan.weight, plan.ids))
+            assert {*others} - {*plan.witnesses}
+            assert plan.victim not in plan.witnesses
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -138,27 +138,6 @@ def test_it_says_whether_readers_were_woken_who_are_to_come_first(readers: int) 
     run(Machine(), work, at_level(WRITE))
 
 
-def test_the_answer_goes_out_before_what_only_this_node_has_to_know() -> None:
-    async def work(node: Keeper) -> None:
-        await node.barrier()
-        told: list[Result | Exception] = []
-        seen: list[tuple[int, bool]] = []
-
-        def sent() -> None:
-            if told:
-                seen.append((len(told), node.numbers.covered == node.state.position))
-
-        node.on_turn = sent
-        submit(node, told.append, produce(1))
-        node.go_on(alone=True)
-
-        assert seen == [(1, False)], "it is sent once, and the index comes after it"
-        assert node.numbers.covered == node.state.position, "in the same turn"
-        assert await values(node, "t") == [b"v"]
-
-    run(Machine(), work, at_level(WRITE))
-
-
 def test_a_defect_met_in_the_turn_of_a_client_ends_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
