@@ -22,7 +22,7 @@ def run(args: Args, console: Console) -> int:
 
     with client_of(args, console) as client:
         total = export.count(client, args.topic)
-        with console.progress("exported", total) as progress:
+        with console.progress("exported", total, beside_results=args.file == "-") as progress:
             if args.file == "-":
                 export.export_lines(
                     client,

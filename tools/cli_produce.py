@@ -69,7 +69,10 @@ def run(args: Args, console: Console) -> int:
         if typed
         else chunks_of(args.value, args.file, console.stdin, end)
     )
-    with client_of(args, console) as client, console.progress("produced") as progress:
+    with (
+        client_of(args, console) as client,
+        console.progress("produced", beside_results=True) as progress,
+    ):
         for chunk in _paced(chunks, args.rate, console):
             for topic, values in _by_topic(args, chunk).items():
                 output.put(_produced(client, topic, args, values))

@@ -13,7 +13,10 @@ from .reads import AFTER, OPTIONS, PAGE, output_for, put
 def run(args: Args, console: Console) -> int:
     output = output_for(args, console)
     left, where, topic_id, wait = args.max, args.after, 0, args.wait or 0.0
-    with client_of(args, console) as client, console.progress("pulled", args.max) as progress:
+    with (
+        client_of(args, console) as client,
+        console.progress("pulled", args.max, beside_results=True) as progress,
+    ):
         while left is None or left > 0:
             found = client.pull(
                 args.topic,

@@ -69,8 +69,14 @@ class Console:
         """A line of talk."""
         print(text, file=self.err, flush=True)
 
-    def progress(self, verb: str, total: int | None = None) -> Progress:
-        return Progress(self, verb, total)
+    def progress(
+        self, verb: str, total: int | None = None, *, beside_results: bool = False
+    ) -> Progress:
+        """With `beside_results`, results are written meanwhile: a person who sees them needs no bar
+        between them.
+        """
+        quiet = not self.err.isatty() or (beside_results and self.terminal)
+        return Progress(self, verb, total, quiet=quiet)
 
 
 class Progress:
@@ -79,11 +85,11 @@ class Progress:
     produced 1,240,000 of 2,000,000  [===============         ]  62 %  410,000/s
     """
 
-    def __init__(self, console: Console, verb: str, total: int | None) -> None:
+    def __init__(self, console: Console, verb: str, total: int | None, *, quiet: bool) -> None:
         self._console, self._verb, self._total = console, verb, total
         self._began = self._shown = console.now()
         self._drawn = False
-        self._quiet = not console.err.isatty()
+        self._quiet = quiet
         self.done = 0
 
     def add(self, count: int) -> None:

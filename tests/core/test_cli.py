@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
@@ -368,6 +369,19 @@ def test_progress_is_nothing_to_a_pipe_or_in_less_than_a_second() -> None:
             time[0] += seconds
             progress.add(1)
         assert console.err.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_progress_does_not_run_through_results_that_a_person_sees() -> None:
+    time = [0.0]
+    seen, piped = (console_of(terminal=True, now=lambda: time[0]) for _ in range(2))
+    piped.out = io.BytesIO()
+    for console in (seen, piped):
+        with console.progress("produced", beside_results=True) as progress:
+            time[0] += 2.0
+            progress.add(1)
+
+    assert seen.err.getvalue() == ""  # type: ignore[attr-defined]
+    assert "produced 1" in piped.err.getvalue()  # type: ignore[attr-defined]
 
 
 def test_progress_is_told_at_most_ten_times_a_second_and_fits_the_terminal() -> None:

@@ -216,11 +216,22 @@ def test_a_rate_that_is_none_is_a_usage_error(rate: str, sh: Shell, topic: str) 
 
 
 def test_on_a_terminal_one_is_asked_for_entries(url: str, topic: str) -> None:
-    done = duckrow(f"produce {topic}", b"one\ntwo\n", {"DUCKROW_URL": url}, terminal=True)
+    time = [0.0]
 
-    assert done.code == 0
-    assert done.err.count(f"{topic}> ") == 3
-    assert [line.split()[2] for line in done.lines[1:]] == ["1", "2"]
+    def now() -> float:
+        time[0] += 5.0  # a person types, and looks at the answer
+        return time[0]
+
+    console = console_of(b"one\ntwo\n", {"DUCKROW_URL": url}, terminal=True, now=now)
+    code = cli.run(["produce", topic], console)
+    asked = f"{topic}> "
+
+    assert code == 0
+    assert console.err.getvalue() == (  # type: ignore[attr-defined]
+        f"each line is an entry of {topic}; Ctrl-D ends\n{asked * 3}\n"
+    )
+    lines = console.out.getvalue().decode().splitlines()  # type: ignore[attr-defined]
+    assert [line.split()[2] for line in lines[1:]] == ["1", "2"]
 
 
 @pytest.mark.parametrize(
