@@ -282,10 +282,14 @@ class Line:
             self._lose(error)
             pause = self._backoff.failed(len(self._addresses))
             self._retry_at = time.monotonic() + pause
-            self._hung_up.wait(min(pause, wait))
         except Refused as error:  # it will not let us in
             self._lose(error)
             self._inside(partial(self._core.fail, error))
+            return
+        else:
+            return
+        # Not in the handler: who presses Ctrl-C meanwhile is not told of that error, too.
+        self._hung_up.wait(min(pause, wait))
 
     def _connect(self, wait: float) -> None:
         """

@@ -337,3 +337,17 @@ def test_ctrl_c_at_any_line_leaves_the_client_in_order(node: duckrow.Node, start
 
     assert len(set(found)) == len(found)
     assert [value for value in found if value in set(told)] == told
+
+
+def test_ctrl_c_while_no_node_is_there_is_told_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with duckrow.connect(f"duck+unix://{tmp_path}/none.sock") as row:
+        monkeypatch.setattr(row._line._hung_up, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            row.pull("t")
+
+    assert caught.value.__context__ is None, "not 'during handling of FileNotFoundError'"
