@@ -71,8 +71,8 @@ class Operator:
         elif len(voters) > 2 and draw < 0.75:
             self._ask("retire", {"node": f"m{rng.choice([*voters])}"}, rng)
         elif draw < 0.9:
-            asked = {"node": f"m{rng.choice([*voters])}", "weight": rng.choice((1, 2, 3))}
-            self._ask("weight", asked, rng)
+            node = f"m{rng.choice([*voters])}"
+            self._ask("weight", {"node": node, "weight": rng.choice((1, 2, 3))}, rng)
         else:
             self._ask("set", {"min_copies": rng.choice((1, 2))}, rng)
 
