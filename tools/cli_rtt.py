@@ -99,6 +99,11 @@ def _check(args: Args, console: Console) -> None:
         raise UsageError(
             f"--dir measures the cluster that runs there, as it is: --{given[0]} is of a new one"
         )
+    if args.url and not args.record:
+        raise UsageError(
+            "--url is the node where --record puts the samples; what is measured is the cluster of "
+            "--dir, or a new one"
+        )
     if args.experiments and (args.dir or args.nodes or args.topology):
         raise UsageError("--experiments are two and three machines in a chain, and no others")
     if args.dir and len(args.durability or []) > 1:
@@ -190,6 +195,15 @@ def _several(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
     return lambda text: [kind(each) for each in text.split(",")]
 
 
+def _some_bytes(text: str) -> int:
+    from duckrow.node.limits import ENTRY_BYTES_MAX
+
+    found = size(text)
+    if not 1 <= found <= ENTRY_BYTES_MAX:
+        raise argparse.ArgumentTypeError(f"an entry has 1 to {ENTRY_BYTES_MAX:,} bytes, not {text}")
+    return found
+
+
 def _among(words: Sequence[str]) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
@@ -257,7 +271,7 @@ COMMANDS: Final = (
             option("--count", "-n", kind=whole(1), default=200, said="trips of each case (200)"),
             option(
                 "--size",
-                kind=_several(size),
+                kind=_several(_some_bytes),
                 default=[100],
                 metavar="B,...",
                 said="bytes of the entry (100)",

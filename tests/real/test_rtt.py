@@ -84,6 +84,9 @@ def test_what_cannot_be_measured_is_told_before_anything_is_started(
     assert rtt(cluster, "--to m9").code == 1
     assert duckrow("rtt --nodes 2 --record latency").code == 2
     assert duckrow("rtt --topology knot").code == 2
+    assert duckrow("rtt --size 10,0").code == 2
+    assert duckrow("rtt --size 2MiB").code == 2
+    assert duckrow("rtt --url duck://127.0.0.1:1").code == 2
     assert "there are m1 to m2" in duckrow("rtt --nodes 3,2 --to m3").err
     assert "a local cluster has 1 to" in duckrow("rtt --nodes 3,99").err
     assert duckrow("rtt --experiments --nodes 4").code == 2
