@@ -11,7 +11,8 @@ Loss is what it is to users of TCP: a piece that was lost comes later by the tim
 again, and all behind it wait.
 
 One process for all wires of a cluster, with `select`, whose timeouts are exact to some microseconds:
-those of epoll are milliseconds, and five wires in a row would add up to several.  It is told what to do
+those of epoll are milliseconds, and five wires in a row would add up to several.  The delay counts from
+when the kernel had the bytes, not from when this process was woken.  It is told what to do
 over a Unix socket (control.py).
 """
 
@@ -21,9 +22,11 @@ import json
 import random
 import select
 import socket
+import struct
 import sys
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final
 
 from .control import ASK_SECONDS, Control, How, Way
@@ -31,6 +34,10 @@ from .control import ASK_SECONDS, Control, How, Way
 HOST: Final = "127.0.0.1"
 PIECE_BYTES: Final = 256 * 1024
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024  # of one direction; then it is not read from
+SO_TIMESTAMPNS: Final = 35  # Linux: the kernel says when bytes came, by the wall clock
+STAMP: Final = struct.Struct("qq")  # seconds, nanoseconds
+STAMP_SPACE: Final = socket.CMSG_SPACE(STAMP.size)
+LAIN_SECONDS_MAX: Final = 1.0  # more is a wall clock that was set meanwhile
 AGAIN_SECONDS: Final = 0.2  # after which Linux sends again at the soonest, beside a round trip
 
 
@@ -50,11 +57,11 @@ class Lane:
         Raises:
             OSError: the connection is gone.
         """
-        piece = self.source.recv(PIECE_BYTES)
+        piece, told, _, _ = self.source.recvmsg(PIECE_BYTES, STAMP_SPACE)
         if not piece:
             self.ended = True
         passes = len(piece) / how["rate"] if how["rate"] else 0.0
-        self.free_at = max(self.free_at, now) + passes
+        self.free_at = max(self.free_at, now - lain(told, time.time())) + passes
         due = self.free_at + how["delay"] + (how["jitter"] and random.uniform(0, how["jitter"]))
         if how["loss"] and random.random() < how["loss"]:
             due += AGAIN_SECONDS + 2 * how["delay"]
@@ -86,6 +93,16 @@ class Lane:
                 self.waiting.popleft()
             else:
                 self.waiting[0] = due, piece[count:]
+
+
+def lain(told: Iterable[tuple[int, int, bytes]], wall: float) -> float:
+    """How long bytes lay in the socket before they were taken, which is no part of the way they go."""
+    for level, kind, stamp in told:
+        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+            seconds, nanoseconds = STAMP.unpack(stamp[: STAMP.size])
+            found = wall - seconds - nanoseconds / 1e9
+            return found if 0.0 <= found <= LAIN_SECONDS_MAX else 0.0
+    return 0.0
 
 
 class Wires:
@@ -149,6 +166,7 @@ class Wires:
         for sock in (source, target):
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._lanes[source] = Lane(way, source, target)
         self._lanes[target] = Lane(way[::-1], target, source)
 
