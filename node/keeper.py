@@ -294,17 +294,20 @@ class Keeper:
     # What falls due when nothing happens needs an item to happen at: a clock command.
 
     async def _remind(self) -> None:
+        told = 0  # what this clock said last; who is behind says so itself, when it has come there
         while True:
             self._due = next_due(self.state)
             changed = self._due_changed = trio.Event()
             if self._due is None:
                 await changed.wait()
                 continue
-            seconds = (self._due - self.wall_us()) / 1e6
+            behind = self.state.row_time if told >= self._due else self.wall_us()
+            seconds = (self._due - behind) / 1e6
             with trio.move_on_after(min(max(seconds, REMIND_SECONDS_MIN), REMIND_SECONDS_MAX)):
                 await changed.wait()
                 continue
             if self.wall_us() >= self._due:
+                told = self.wall_us()
                 try:
                     await self._order_own(makers.clock)
                 except DuckrowError:

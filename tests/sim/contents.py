@@ -13,11 +13,15 @@ from .workload import Observed
 LATE_US = 1_500_000  # an entry that is so much too old should have gone
 
 
-async def contents(node: Keeper, seen: Observed) -> dict[tuple[str, int], Content]:
+async def contents(
+    node: Keeper, seen: Observed, now_us: int | None = None
+) -> dict[tuple[str, int], Content]:
+    """`now_us`: by which entries grow old, if that is not the clock of this node."""
+    now_us = node.wall_us() if now_us is None else now_us
     content: dict[tuple[str, int], Content] = {}
     for topic in node.state.topics.rows.values():
         for partition in range(topic.policy.partitions):
-            content[topic.name, partition] = await _read(node, seen, topic.name, partition)
+            content[topic.name, partition] = await _read(node, seen, topic.name, partition, now_us)
     return content
 
 
@@ -39,7 +43,7 @@ def forgive_age(history: History, earlier: str, later: str) -> None:
             before.numbers = [*(before.numbers or []), *(after.numbers or [])[-more:]]
 
 
-async def _read(node: Keeper, seen: Observed, topic: str, partition: int) -> Content:
+async def _read(node: Keeper, seen: Observed, topic: str, partition: int, now_us: int) -> Content:
     numbers: list[int] = []
     values: list[str | None] = []
     topic_now = node.state.topic(topic)
@@ -59,7 +63,7 @@ async def _read(node: Keeper, seen: Observed, topic: str, partition: int) -> Con
             seen.problems.append(f"unreadable: {topic}/{partition} after {done}: {error}")
             break
         for batch in entries_of(topic, found).batches:
-            age = node.wall_us() - batch.time - LATE_US
+            age = now_us - batch.time - LATE_US
             if 0 < topic_now.policy.max_age < age and not seen.ended:
                 seen.problems.append(f"too-old: {topic}/{partition} {batch.first}")
             for entry in batch.entries():

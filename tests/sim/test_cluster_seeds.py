@@ -106,6 +106,25 @@ def test_each_kind_of_fault_alone_shows_no_anomaly(kind: str) -> None:
     assert kind not in HOUSE or outcome.counts["wish done"] > 3
 
 
+def test_where_clocks_are_apart_entries_grow_old_by_the_time_of_the_row() -> None:
+    """It is the slower clock's, where another machine stays dead."""
+    plan = ClusterPlan(
+        seconds=4.0,
+        producers=2,
+        consumers=1,
+        gap=0.3,
+        faults=("skew",),
+        hands=2,
+        tempo=0.4,
+        stays_dead=True,
+        topics=(TopicPlan("a", {"max_age": 2_000_000}),),
+    )
+
+    outcome = run_seed(1, plan)
+
+    assert outcome.ok, outcome
+
+
 def test_the_seeds_draw_every_shape_level_and_fault() -> None:
     plans = [drawn(random.Random(seed)) for seed in range(300)]
 
