@@ -292,7 +292,7 @@ def test_s0_23_a_pruning_pass_costs_what_it_prunes_not_what_there_is() -> None:
     assert cost(50, 2_000, 1) <= cost(50, 0, 1) + 20
 
 
-def test_s0_23_old_entries_go_by_themselves_and_the_node_sleeps_in_between() -> None:
+def test_s0_23_old_entries_go_by_themselves_and_until_then_only_the_clock_is_looked_at() -> None:
     async def main(node: Node) -> None:
         turns = Turns()
         await node.topic("t", max_age=3600 * SECOND)
@@ -301,7 +301,7 @@ def test_s0_23_old_entries_go_by_themselves_and_the_node_sleeps_in_between() -> 
             await trio.sleep(60)
         trio.lowlevel.add_instrument(turns)
         await trio.sleep(2000)
-        assert turns.count == 1  # this one's
+        assert turns.count <= 2001  # once a second, for a clock may be set; and this one's
         await trio.sleep(1000 + 0.5)
         assert node.bounds("t") == (2, 10)
         await trio.sleep(240)
