@@ -13,7 +13,7 @@ import trio
 from duckrow.bridge import effects as do
 from duckrow.bridge.process import Bridge
 from duckrow.node.row import View
-from duckrow.node.storeoptions import FSYNC, WRITE
+from duckrow.node.storeoptions import FSYNC, MEMORY, WRITE
 
 from .cluster_disks import AWAY_SECONDS, Disks
 from .cluster_machine import SOCKET_SECONDS, Machine
@@ -117,17 +117,30 @@ class ClusterFate:
     # -- what may be lost ---------------------------------------------------------------------
 
     def _may_forget(self, machine: Machine) -> bool:
-        """All others are members that act, so each of them remembers what it has acked."""
+        """All others act in the newest view, so each of them remembers what it has acked.
+
+        And no next view is under way, of which some of them may not be members.
+        """
+        if any(
+            each.bridge is not None and each.bridge.member.standing.acceptor.accepted is not None
+            for each in self._machines.values()
+        ):
+            return False
         votes = self._operator.votes
         others = [m for m in self._machines.values() if m is not machine and votes(m.id)]
         views = {
             each.bridge.status().view for each in others if each.active and each.bridge is not None
         }
-        return len(views) == 1 and all(
-            (each.active or not each.holds_data)
-            and not each.bridge_host.life.paused
-            and not each.bridge_host.media.is_armed
-            for each in others
+        newest = self._operator.view()
+        return (
+            newest is not None
+            and views == {newest.id}
+            and all(
+                (each.active or not each.holds_data)
+                and not each.bridge_host.life.paused
+                and not each.bridge_host.media.is_armed
+                for each in others
+            )
         )
 
     def _may_kill(self, machine: Machine, *, power: bool = False) -> bool:
@@ -194,7 +207,9 @@ class ClusterFate:
                     await trio.sleep(rng.choice((0.001, 0.05, 0.3, 0.6)))
             case "crash-bridge" | "crash-node":
                 host = bridge if kind == "crash-bridge" else node
-                if host.alive and (host is node or self._may_kill(machine)):
+                if host is bridge and self._plan.level == MEMORY:
+                    self.kill(machine, bridge=True)  # when a crash point is met it may matter
+                elif host.alive and (host is node or self._may_kill(machine)):
                     host.crash_is_power_loss = rng.random() < 0.6
                     host.media.crash_before(rng.randint(1, 20), part=rng.random() < 0.5)
                     await trio.sleep(0.3)
@@ -319,6 +334,8 @@ class ClusterFate:
             return
         host = machine.bridge_host
         how = aim.choice(("before", "amid", "after", "pause"))
+        if self._plan.level == MEMORY and how in ("before", "amid"):
+            how = "after"  # else it is met later, when it may matter
         if how == "pause":
             self._soon(0.0, self._pause_for, host, aim.uniform(0.1, 1.5))
         elif self._may_kill(machine):

@@ -22,6 +22,7 @@ from .test_determinism import fresh_process
 SEEDS = range(8)
 
 FAILED_ONCE = {
+    "who_is_the_majority_alone_forgets_nothing_while_it_makes_a_view": 8,
     "a_machine_that_dies_while_the_cluster_is_founded": 103,
     "nobody_remembers_the_start_that_the_view_names": 1011,
     "a_producer_leaves_a_machine_that_alone_has_what_it_accepted": 5001,
