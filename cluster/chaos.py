@@ -26,7 +26,7 @@ from duckrow.node.errors import DuckrowError
 from . import faultplan
 from .chaosload import Load
 from .comparing import compared, digest_of
-from .faultplan import OF_DISKS, OF_LINKS, Fault, Ground
+from .faultplan import OF_DISKS, Fault, Ground
 from .history import Report
 from .local import LocalCluster
 from .machine import Machine
@@ -66,7 +66,7 @@ def ground_of(cluster: LocalCluster, disks: Mapping[str, Disk]) -> Ground:
     impossible: dict[str, str] = {}
     if not cluster.plan.has_wires:
         why = "its links have no wires: start the cluster with `duckrow cluster up --delay 0.1`"
-        impossible |= dict.fromkeys(OF_LINKS if not cluster.links.by else ["slow-link"], why)
+        impossible |= {"one-way": why, "slow-link": why}
     if not disks:
         why = "its machines have no disks of their own: with --nodes, as root, they get some"
         impossible |= dict.fromkeys(OF_DISKS - {"flip"}, why)

@@ -5,6 +5,7 @@ A machine is a folder of this host (machine.py), or one that is reached over ssh
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,7 +56,7 @@ class AnyMachine(Protocol):
 M = TypeVar("M", bound=AnyMachine)
 
 
-class Cluster(Generic[M]):
+class Cluster(ABC, Generic[M]):
     """Machines are told by their names, or by their place: 0 is the first."""
 
     def __init__(
@@ -68,13 +69,13 @@ class Cluster(Generic[M]):
 
     # -- what differs ------------------------------------------------------------------------
 
+    @abstractmethod
     def _begin(self, machine: M) -> None:
         """Starts both of its processes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _runs(self, machine: M) -> bool:
         """Or is about to."""
-        raise NotImplementedError
 
     def _cut(self, pair: Pair, *, one_way: bool) -> str:
         """At what carries the link, and what that is; empty: nothing does."""

@@ -95,10 +95,9 @@ class Nemesis:
     def heal(self) -> None:
         """Nothing hurts any more; how long until something is ordered is noted."""
         for machine in self.cluster.machines:
-            if machine.is_paused:
+            if machine.look()[1]:
                 self.cluster.resume(machine.name)
-            if not machine.pid(NODE):
-                self._begin(machine.name)
+            self._begin(machine.name)
         began = time.monotonic()
         try:
             with self._anybody(PROGRESS_SECONDS) as row:
@@ -228,7 +227,7 @@ class Nemesis:
     # -- ------------------------------------------------------------------------------------
 
     def _begin(self, name: str) -> None:
-        if self.cluster.machine(name).pid(NODE):
+        if NODE in self.cluster.machine(name).look()[0]:
             return
         try:
             self.cluster.begin(name)
