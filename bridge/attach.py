@@ -59,9 +59,9 @@ class Attach:
             try:
                 await node.run()
             except (*GONE, Disconnected) as error:
-                self._note(INFO, "node_lost error=%r", str(error))
+                self._note(INFO, "node_lost error=%s", error)
             except Corrupt as error:
-                self._note(WARNING, "node_broken error=%r", str(error))
+                self._note(WARNING, "node_broken error=%s", error)
             finally:
                 node.leave()
                 if self._node is node:

@@ -93,6 +93,7 @@ class Hang(NamedTuple):
     """Close this link."""
 
     peer: int
+    why: str
 
 
 class Alarm(NamedTuple):

@@ -70,7 +70,7 @@ class Giving:
                 try:
                     answer = await self._answer(want)
                 except (Corrupt, NotFound, OSError) as error:
-                    self._note(WARNING, "image_not_given peer=%d error=%r", peer, str(error))
+                    self._note(WARNING, "image_not_given peer=%d error=%s", peer, error)
                     await self._forget()
                     answer = NoImage(want.image)
                 self._links.put(peer, answer)

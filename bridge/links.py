@@ -36,6 +36,7 @@ from .wire import Decoder, Encoder
 DIAL_SECONDS: Final = 5.0
 RETRY_SECONDS_MIN: Final = 0.1
 RETRY_SECONDS_MAX: Final = 1.0  # what is back is found within 1.5 s
+STRANGERS_SECONDS: Final = 10.0  # between two lines in the log about who was not let in
 GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -116,6 +117,8 @@ class Links:
         self._dirty: dict[int, None] = {}
         self._encoder = Encoder()
         self._nursery: trio.Nursery | None = None
+        self._told: dict[int, str] = {}  # what goes wrong with a neighbour that is not linked
+        self._strangers, self._strangers_told = 0, -STRANGERS_SECONDS
         self.on_sent: Callable[[int], None] = lambda _peer: None  # it has room again
 
     @property
@@ -167,15 +170,16 @@ class Links:
             elif not connection.waits:
                 self._flush(peer, connection)
 
-    def hang_up(self, peer: int) -> None:
+    def hang_up(self, peer: int, why: str) -> None:
         connection = self._connections.get(peer)
         if connection is not None:
+            self._note(INFO, "link_lost peer=%d error=%s", peer, why)
             self._close(peer, connection)
 
     def refuse(self, peers: frozenset[int]) -> None:
         """No link with these, until it is said again for which."""
         for peer in peers - self.refused:
-            self.hang_up(peer)
+            self.hang_up(peer, "the link is cut by command")
         if self.refused - peers:
             self._admitted.set()
             self._admitted = trio.Event()
@@ -189,7 +193,7 @@ class Links:
             self._standby_wanted = trio.Event()
             for peer in self._standby:
                 if self._door.id < peer:
-                    self.hang_up(peer)
+                    self.hang_up(peer, "it is not needed any more")
 
     def _flush(self, peer: int, connection: Connection) -> None:
         sending = connection.sending
@@ -203,7 +207,7 @@ class Links:
         except GONE:
             self._close(peer, connection, by_peer=True)
         except LimitExceeded as error:
-            self._note(WARNING, "message_too_large peer=%d error=%r", peer, str(error))
+            self._note(WARNING, "message_too_large peer=%d error=%s", peer, error)
             self._close(peer, connection)
 
     async def _send_on(self, peer: int, connection: Connection) -> None:
@@ -232,7 +236,7 @@ class Links:
                 with trio.fail_after(DIAL_SECONDS):
                     stream = await self._env.net.connect(neighbour.host, neighbour.port)
             except (OSError, trio.TooSlowError) as error:
-                self._note(INFO, "dial_failed peer=%d error=%r", neighbour.id, str(error))
+                self._failed(INFO, "dial_failed peer=%s error=%s", neighbour.id, error)
             else:
                 was_up = await self._serve(stream, Role.DIALLER, neighbour.id)
             delay = RETRY_SECONDS_MIN if was_up else min(2 * delay, RETRY_SECONDS_MAX)
@@ -249,32 +253,51 @@ class Links:
             with trio.fail_after(HELLO_SECONDS_MAX):
                 hello = await self._shake(stream, reader, role, expected)
         except DuckrowError as error:
-            self._note(WARNING, "link_refused peer=%s error=%r", expected, str(error))
+            self._failed(WARNING, "link_refused peer=%s error=%s", expected, error)
             await _aclose(stream)
             return False
         except (*GONE, trio.TooSlowError) as error:
-            self._note(INFO, "handshake_failed peer=%s error=%r", expected, str(error))
+            self._failed(INFO, "handshake_failed peer=%s error=%s", expected, error)
             await _aclose(stream)
             return False
         peer, connection = hello.id, Connection(stream, hello, self._encoder)
         if peer in self.refused:
             await _aclose(stream)
             return False
-        self.hang_up(peer)
+        self.hang_up(peer, "there is a new connection with it")
         self._connections[peer] = connection
         self._mailbox.post(Up(peer))
+        self._told.pop(peer, None)
         self._note(INFO, "link_up peer=%d incarnation=%d", peer, hello.incarnation)
+        why = "it hung up"
         try:
-            await self._receive(peer, connection, reader)
-            self._close(peer, connection, by_peer=True)
-        except (*GONE, Disconnected) as error:
-            self._note(INFO, "link_lost peer=%d error=%r", peer, str(error))
+            try:
+                await self._receive(peer, connection, reader)
+            except (*GONE, Disconnected) as error:
+                why = str(error)
+            if not connection.closed:
+                self._note(INFO, "link_lost peer=%d error=%s", peer, why)
             self._close(peer, connection, by_peer=True)
         except (Corrupt, LimitExceeded) as error:
-            self._note(WARNING, "link_broken peer=%d error=%r", peer, str(error))
+            self._note(WARNING, "link_broken peer=%d error=%s", peer, error)
         finally:
             self._close(peer, connection)
         return True
+
+    def _failed(self, level: int, template: str, expected: int | None, error: Exception) -> None:
+        """What goes wrong with a neighbour is told once, until something else does, or a link is up.
+        Strangers can be anybody, and many: of them one is told now and then.
+        """
+        if expected is not None:
+            if self._told.get(expected) != (text := str(error)):
+                self._told[expected] = text
+                self._note(level, template, expected, text)
+            return
+        self._strangers += 1
+        now = trio.current_time()
+        if now >= self._strangers_told + STRANGERS_SECONDS:
+            self._note(WARNING, "stranger_refused count=%d error=%s", self._strangers, error)
+            self._strangers, self._strangers_told = 0, now
 
     async def _shake(
         self, stream: Stream, reader: FrameReader, role: Role, expected: int | None

@@ -95,14 +95,15 @@ class Neighbours:
     def hang_up(self, peer: int, why: str) -> None:
         """Something came that cannot be: somebody has to know, and nothing more of it is taken."""
         self.outbox.put(Alarm(why))
-        self.outbox.put(Hang(peer))
+        self.outbox.put(Hang(peer, why))
         self.down(peer)
 
     def hang_up_dead(self) -> None:
         """A link that hears nothing may still send: closing it makes both ends see the same (F9)."""
+        patience = self.standing.timing.link_dead
         for peer in self.linked:
-            if self.standing.now - self._of[peer].heard > self.standing.timing.link_dead:
-                self.outbox.put(Hang(peer))
+            if self.standing.now - self._of[peer].heard > patience:
+                self.outbox.put(Hang(peer, f"nothing was heard of it for {patience:g} s"))
                 self.down(peer)
 
     def reroute(self) -> None:

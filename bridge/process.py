@@ -366,10 +366,10 @@ class Bridge:
                     self._serving.serve(peer, follow)
                 case do.Image(peer):
                     self._taking.take_from(peer)
-                case do.Hang(peer):
-                    links.hang_up(peer)
+                case do.Hang(peer, why):
+                    links.hang_up(peer, why)
                 case do.Alarm(text):
-                    self._note(WARNING, "alarm text=%r", text)
+                    self._note(WARNING, "alarm text=%s", text)
         links.flush()
         await self.staging.flush()
         if placed:

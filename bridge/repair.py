@@ -160,9 +160,7 @@ class Repair:
                 return await self.read(partial(self._store.holders, position), read)
             except Corrupt as error:
                 if not told:
-                    self._note(
-                        WARNING, "waits_for_repair position=%d error=%r", position, str(error)
-                    )
+                    self._note(WARNING, "waits_for_repair position=%d error=%s", position, error)
                 told = True
                 await self._changed.wait()
 
@@ -201,7 +199,7 @@ class Repair:
                     await self._mend()
                 except Full as error:
                     self._full_until = trio.current_time() + FULL_SECONDS
-                    self._note(WARNING, "repair_waits error=%r", str(error))
+                    self._note(WARNING, "repair_waits error=%s", error)
             self._ask()
             self._let_go()
             await self._tell()

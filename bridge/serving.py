@@ -82,7 +82,7 @@ class Serving:
                 items = await self._repair.insist(following, read)
             except NotFound as error:
                 # It needs an image, or another neighbour.
-                self._note(WARNING, "cannot_serve peer=%d error=%r", peer, str(error))
+                self._note(WARNING, "cannot_serve peer=%d error=%s", peer, error)
                 return
             if served.ended:
                 return

@@ -93,7 +93,7 @@ class Taking:
             try:
                 taken = await self._take(peer)
             except (_GoneError, Corrupt, Full, OSError) as error:
-                self._note(WARNING, "image_not_taken peer=%d error=%r", peer, str(error))
+                self._note(WARNING, "image_not_taken peer=%d error=%s", peer, error)
             if taken:
                 wait = RETRY_SECONDS[0]
             else:

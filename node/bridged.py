@@ -79,11 +79,11 @@ async def _recovered(
             rare = rare_housekeeping(env, options)
             return await recovered(Keeper, env, row, snapshots, folder, rare)
         except StatelessError as error:
-            note(WARNING, "state_missing error=%r", str(error))
+            note(WARNING, "state_missing error=%s", error)
         try:
             taken = await adopt(row.store.read_image, row.store.uuid, snapshots, folder)
         except Corrupt as error:
             taken = False
-            note(WARNING, "image_not_taken error=%r", str(error))
+            note(WARNING, "image_not_taken error=%s", error)
         if not taken:
             await trio.sleep(IMAGE_SECONDS)

@@ -115,7 +115,7 @@ class BridgedRow:
                 try:
                     await self._attached(stream)  # type: ignore[arg-type]  # it can do more
                 except (*GONE, Corrupt, Disconnected) as error:
-                    self._note(WARNING, "bridge_lost error=%r", str(error))
+                    self._note(WARNING, "bridge_lost error=%s", error)
                 finally:
                     self._detach()
                     await trio.aclose_forcefully(stream)

@@ -1,24 +1,30 @@
 """Real processes under random faults and load, and the history that the checker of the simulation judges.
 
-    producers   batches with names of their own, each through a client that knows all nodes
+    producers   batches with names of their own, each through a client that knows all nodes; one of
+                them waits only until its entry is accepted
     readers     one at each node, from the first entry on, waiting where there is nothing
-    nemesis     kills nodes, bridges, both, everything at once; pauses machines; cuts links
+    nemesis     hurts processes, links and disks (nemesis.py)
 
     PYTHONPATH=src:tests .venv/bin/python -m real.torture --seed 7 --entries 1000000 --seconds 900
+    PYTHONPATH=src:tests .venv/bin/python -m real.torture --nodes 5 --namespaces --disks
 
-In the end everything is healed, and what each node has is read once more.  The faults follow from the
-seed, but the processes do not: a run cannot be repeated, only its plan.
+In the end everything is healed, what each node has is read once more, and `duckrow verify` compares the
+rows.  The faults follow from the seed, but the processes do not: a run cannot be repeated, only its plan.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -26,10 +32,12 @@ import attrs
 import duckrow
 from duckrow.cluster.checker import check
 from duckrow.cluster.history import FAIL, INFO, OK, Content, History, Produce, Pull, Report
+from duckrow.cluster.home import CLUSTER_FILE
 from duckrow.cluster.local import LocalCluster
-from duckrow.cluster.machine import BRIDGE, NODE
-from duckrow.cluster.plan import Plan, Wires
-from duckrow.node.errors import Conflict, Disconnected, DuckrowError, Full, NoQuorum, Timeout
+from duckrow.cluster.plan import Plan, Wires, name_of
+from duckrow.node.errors import Disconnected, DuckrowError, Full, NoQuorum, Refused, Timeout
+from real.nemesis import Nemesis
+from real.thindisk import ThinDisk, keep_mounts
 
 TOPIC: Final = "torture"
 KEY: Final = TOPIC, 0
@@ -37,9 +45,17 @@ BATCH_MAX: Final = 200
 SHIFT: Final = 40  # a value is the number of its producer, and from here down a count
 VALUE_BYTES: Final = 8
 ANSWER_SECONDS: Final = 10.0
-CALM_SECONDS: Final = 1.5  # at most, between two faults
-HURT_SECONDS: Final = 4.0  # at most, of a pause, a cut, or until what was killed starts again
-AFTER_SECONDS: Final = 60.0  # until everything has to be well in the end
+FAULTS_MIN: Final = 4  # kinds of them, or it was no torture
+ACCEPT_SECONDS: Final = 0.02  # between two entries of the one who waits for that alone
+AFTER_SECONDS: Final = 330.0  # until all is well in the end: who stalled often is let in that late
+
+# Small disks, with reserves to match; many segments, so that much of the row is in sealed ones.
+SETTINGS: Final = {
+    "DUCKROW__STORE__SEGMENT": "2MiB",
+    "DUCKROW__STORE__SOFT_RESERVE": "16MiB",
+    "DUCKROW__STORE__SOFT_RESERVE_SHARE": "0%",
+    "DUCKROW__STORE__HARD_RESERVE": "8MiB",
+}
 
 
 @attrs.define
@@ -47,49 +63,61 @@ class Result:
     history: History
     faults: Counter[str]
     acknowledged: int
+    accepted: int
     unknown: int  # entries whose producer was told nothing certain
     seconds: float
-    healed: float  # from the last start to an answer at every node
+    progress: list[float]  # from each healing to the next ordered command
+    healed: float  # from the last healing until every node ordered one
     report: Report
+    verified: str  # what `duckrow verify` said, if the rows differ
+
+    @property
+    def ok(self) -> bool:
+        return self.report.ok and not self.verified
 
     def __str__(self) -> str:
         faults = ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
+        progress = ", ".join(f"{each:.1f}" for each in sorted(self.progress))
         return (
-            f"{self.acknowledged:,} entries acknowledged in {self.seconds:.0f} s, {self.unknown:,} in "
-            f"doubt, {len(self.history.pulls):,} pulls; {sum(self.faults.values())} faults: {faults}; "
-            f"all nodes answered {self.healed:.1f} s after the end of the faults; "
-            f"anomalies: {str(self.report) or 'none'}"
+            f"{self.acknowledged:,} entries acknowledged in {self.seconds:.0f} s, {self.accepted:,} "
+            f"accepted, {self.unknown:,} in doubt, {len(self.history.pulls):,} pulls; "
+            f"{self.faults.total()} faults: {faults}; "
+            f"seconds from a healing to the next ordered command: {progress}; "
+            f"all nodes ordered after {self.healed:.1f} s in the end; "
+            f"anomalies: {str(self.report) or 'none'}{self.verified}"
         )
 
 
 class Torture:
-    def __init__(self, cluster: LocalCluster, seed: int) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
+        self.everywhere = "duck://" + ",".join(
+            each.url.removeprefix("duck://") for each in cluster.machines
+        )
         self.history = History()
-        self.faults: Counter[str] = Counter()
         self.acknowledged = self.unknown = 0
+        self.accepted: list[int] = []
         self.errors: list[BaseException] = []
-        self._chance = random.Random(seed)
         self._lock = threading.Lock()
         self._stop = threading.Event()  # of producers and nemesis
         self._read = threading.Event()  # of readers
         self._began = time.monotonic()
 
-    def run(self, entries: int, seconds: float) -> Result:
+    def run(self, entries: int, seconds: float, nemesis: Nemesis) -> Result:
         """Until so many are acknowledged, or so long."""
-        everywhere = "duck://" + ",".join(
-            each.url.removeprefix("duck://") for each in self.cluster.machines
-        )
-        workers = [self._thread(self._produce, number, everywhere) for number in (1, 2, 3)]
+        workers = [self._thread(self._produce, number) for number in (1, 2, 3)]
+        workers.append(self._thread(self._accept))
         readers = [self._thread(self._pull, each.name) for each in self.cluster.machines]
-        hurting = self._thread(self._hurt)
+        hurting = self._thread(nemesis.run, self._stop)
         while not self._stop.wait(0.2):
             if self.acknowledged >= entries or self._now() > seconds:
                 self._stop.set()
         hurting.join()
         lasted, healed = self._now(), time.monotonic()
+        if not self.errors:
+            nemesis.heal()
         for machine in self.cluster.machines:
-            self.cluster.wait(machine.name, seconds=AFTER_SECONDS)
+            self._wait(machine.name)
         healed = time.monotonic() - healed
         for worker in workers:
             worker.join()
@@ -103,12 +131,15 @@ class Torture:
         self.history.ended = self._now()
         return Result(
             history=self.history,
-            faults=self.faults,
+            faults=nemesis.faults,
             acknowledged=self.acknowledged,
+            accepted=len(self.accepted),
             unknown=self.unknown,
             seconds=lasted,
+            progress=nemesis.progress,
             healed=healed,
-            report=check(self.history),
+            report=self._judged(),
+            verified=self._verified(),
         )
 
     def _now(self) -> float:
@@ -123,22 +154,23 @@ class Torture:
                 self._stop.set()
                 self._read.set()
 
-        thread = threading.Thread(target=guarded, name=work.__name__)
+        thread = threading.Thread(target=guarded, name=work.__name__, daemon=True)
         thread.start()
         return thread
 
     # -- load -------------------------------------------------------------------------------
 
-    def _produce(self, number: int, url: str) -> None:
-        chance = random.Random(number)
+    def _produce(self, number: int) -> None:
+        chance, seq = random.Random(number), 0
         made = number << SHIFT
-        row = duckrow.connect(url, name=f"producer-{number}", timeout=ANSWER_SECONDS)
+        lane = f"p{number}"
+        row = duckrow.connect(self.everywhere, name=lane, timeout=ANSWER_SECONDS)
         while not self._stop.is_set():
             values = range(made, made + chance.randint(1, BATCH_MAX))
-            made = values.stop
-            batch = Produce(f"p{number}", KEY, values, self._now())
+            made, seq = values.stop, seq + 1
+            batch = Produce(lane, KEY, values, self._now(), lane=lane, seq=seq)
             try:
-                told = row.produce_many(TOPIC, [v.to_bytes(VALUE_BYTES, "big") for v in values])
+                told = row.produce_many(TOPIC, [_bytes(value) for value in values])
                 assert told.count == len(values)
                 batch.outcome, batch.first = OK, told.first
             except (NoQuorum, Full):
@@ -150,10 +182,25 @@ class Torture:
                 self.history.produces.append(batch)
                 self.acknowledged += len(values) * (batch.outcome == OK)
                 self.unknown += len(values) * (batch.outcome == INFO)
-        try:
-            row.close(timeout=ANSWER_SECONDS)
-        except DuckrowError:
-            pass  # what is in doubt stays so
+        _close(row)
+
+    def _accept(self) -> None:
+        """Waits for no machine but the one that it is connected to."""
+        made, seq, lane = 0, 0, "accepted"
+        row = duckrow.connect(self.everywhere, name=lane, timeout=ANSWER_SECONDS)
+        while not self._stop.wait(ACCEPT_SECONDS):
+            made, seq = made + 1, seq + 1
+            batch = Produce(lane, KEY, [made], self._now(), lane=lane, seq=seq)
+            try:
+                row.produce(TOPIC, _bytes(made), wait="accepted")
+                self.accepted.append(made)
+            except (NoQuorum, Full):
+                batch.outcome = FAIL
+            except (Timeout, Disconnected):
+                pass
+            with self._lock:
+                self.history.produces.append(batch)
+        _close(row)
 
     def _pull(self, node: str) -> None:
         after, row = 0, None
@@ -179,6 +226,15 @@ class Torture:
         if row is not None:
             row.close(timeout=0)
 
+    # -- the end ----------------------------------------------------------------------------
+
+    def _wait(self, name: str) -> None:
+        """Until it orders.  Like a service manager: what ended while its disk failed is started again."""
+        try:
+            self.cluster.wait(name, seconds=AFTER_SECONDS)
+        except Refused:
+            self.cluster.start(name)
+
     def _all_of(self, node: str) -> list[int]:
         found: list[int] = []
         with self.cluster.connect(node, timeout=AFTER_SECONDS) as row:
@@ -188,85 +244,49 @@ class Torture:
                 found += [int.from_bytes(each.value, "big") for each in page]
         return found
 
-    # -- faults -----------------------------------------------------------------------------
+    def _judged(self) -> Report:
+        report = check(self.history)
+        for node, contents in self.history.finals.items():
+            for value in {*self.accepted} - {*contents[KEY].values}:
+                report.add("accepted-lost", f"{value} was accepted, and is not at {node}")
+        return report
 
-    def _hurt(self) -> None:
-        kinds: tuple[Callable[[], None], ...] = (
-            self._kill_node,
-            self._kill_bridge,
-            self._kill_both,
-            self._kill_all,
-            self._pause,
-            self._cut,
-        )
-        while not self._stop.wait(self._chance.uniform(0, CALM_SECONDS)):
-            kind = self._chance.choices(kinds, (4, 4, 3, 1, 3, 3))[0]
-            self.faults[kind.__name__.removeprefix("_")] += 1
-            kind()
-
-    def _begin(self, name: str) -> None:
-        try:
-            self.cluster.begin(name)
-        except Conflict:
-            pass  # it was still starting when it was to be killed
-
-    def _wait(self) -> None:
-        self._stop.wait(self._chance.uniform(0, HURT_SECONDS))
-
-    def _one(self) -> str:
-        return self._chance.choice(self.cluster.machines).name
-
-    def _kill_node(self) -> None:
-        name = self._one()
-        self.cluster.kill(name, NODE)
-        self._wait()
-        self._begin(name)
-
-    def _kill_bridge(self) -> None:
-        self.cluster.kill(self._one(), BRIDGE)
-
-    def _kill_both(self) -> None:
-        name = self._one()
-        self.cluster.kill(name)
-        self._wait()
-        self._begin(name)
-
-    def _kill_all(self) -> None:
-        for machine in self._shuffled():
-            self.cluster.kill(machine)
-        for machine in self._shuffled():
-            self._begin(machine)
-
-    def _pause(self) -> None:
-        name = self._one()
-        self.cluster.pause(name, *self._chance.choice(((), (NODE,), (BRIDGE,))))
-        self._wait()
-        self.cluster.resume(name)
-
-    def _cut(self) -> None:
-        one, other = self._shuffled()[:2]
-        self.cluster.cut(one, other, one_way=self._chance.random() < 0.3)
-        if self._chance.random() < 0.5:
-            third = next(m.name for m in self.cluster.machines if m.name not in (one, other))
-            self.cluster.cut(one, third)
-        self._wait()
-        self.cluster.heal()
-
-    def _shuffled(self) -> list[str]:
-        names = [machine.name for machine in self.cluster.machines]
-        self._chance.shuffle(names)
-        return names
+    def _verified(self) -> str:
+        command = [sys.executable, "-m", "duckrow.tools.cli", "verify", "-o", "json"]
+        command += ["--cluster", str(self.cluster.folder / CLUSTER_FILE)]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        return "" if found.returncode == 0 else f"; verify: {found.stdout}{found.stderr}"
 
 
-def torture(seed: int, entries: int, seconds: float, durability: str = "write") -> Result:
-    plan = Plan(nodes=3, durability=durability, wires=Wires())
-    with LocalCluster.launch(plan) as cluster:
-        try:
-            return Torture(cluster, seed).run(entries, seconds)
-        except BaseException:
-            for machine in cluster.machines:
-                print(f"--- {machine.name}\n{machine.last_words()}", file=sys.stderr)
-            raise
+def _bytes(value: int) -> bytes:
+    return value.to_bytes(VALUE_BYTES, "big")
+
+
+def _close(row: duckrow.Client) -> None:
+    try:
+        row.close(timeout=ANSWER_SECONDS)
+    except DuckrowError:
+        pass  # what is in doubt stays so
+
+
+def torture(seed: int, entries: int, seconds: float, plan: Plan, *, disks: bool = False) -> Result:
+    """With `disks` less than half of the machines have disks that fail; that is for root."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="duckrow-torture-", ignore_cleanup_errors=True) as at:
+        thin: dict[str, ThinDisk] = {}
+        if disks:
+            keep_mounts()
+            os.environ.update(SETTINGS)
+            for id_ in chance.sample(plan.ids, (plan.nodes - 1) // 2):
+                thin[name_of(id_)] = ThinDisk(Path(at, name_of(id_)))
+        with LocalCluster.launch(plan, Path(at)) as cluster:
+            try:
+                work = Torture(cluster)
+                return work.run(entries, seconds, Nemesis(cluster, work.everywhere, seed, thin))
+            except BaseException:
+                for machine in cluster.machines:
+                    print(f"--- {machine.name}\n{machine.last_words()}", file=sys.stderr)
+                raise
 
 
 def main() -> int:
@@ -275,10 +295,20 @@ def main() -> int:
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--durability", choices=("fsync", "write", "memory"), default="write")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--namespaces", action="store_true", help="real packets; for root")
+    parser.add_argument("--disks", action="store_true", help="that fail, too; for root")
     asked = parser.parse_args()
-    result = torture(asked.seed, asked.entries, asked.seconds, asked.durability)
+    plan = Plan(
+        nodes=asked.nodes,
+        durability=asked.durability,
+        wires=None if asked.namespaces else Wires(),
+        namespaces=asked.namespaces,
+    )
+    result = torture(asked.seed, asked.entries, asked.seconds, plan, disks=asked.disks)
     print(result)
-    return 0 if result.report.ok else 1
+    enough = result.acknowledged >= asked.entries and len(result.faults) >= FAULTS_MIN
+    return 0 if result.ok and enough else 1
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ _BUGS = [
         "silence_is_not_noticed",
         "a link that is deaf is hung up",
         "bridge/process.py",
-        "                case do.Hang(peer):\n                    links.hang_up(peer)",
-        "                case do.Hang(peer):\n                    pass",
+        "                case do.Hang(peer, why):\n                    links.hang_up(peer, why)",
+        "                case do.Hang(peer, why):\n                    pass",
     ),
     (
         "own_stages_not_kept",
@@ -192,7 +192,7 @@ _BUGS = [
         "old_link_is_kept",
         "a new connection takes the place of the old one",
         "bridge/links.py",
-        "        self.hang_up(peer)\n        self._connections[peer]",
+        '        self.hang_up(peer, "there is a new connection with it")\n        self._connections[peer]',
         "        self._connections[peer]",
     ),
     (

@@ -169,7 +169,7 @@ def test_a_link_that_breaks_is_told_once_and_comes_again() -> None:
         for _ in range(3):
             world.net.reset_some(1.0)
             await trio.sleep(0.5)
-        one.links.hang_up(2)
+        one.links.hang_up(2, "as told")
         await trio.sleep(0.5)
 
     play(script, one, two)
@@ -193,6 +193,8 @@ def test_a_killed_neighbour_is_dialled_again_and_not_all_the_time() -> None:
 
     play(script, one, two)
     assert one.events == [Up(2), Down(2, True), Up(2)]
+    lost = [note.split()[0] for note in one.notes if "link_up" not in note]
+    assert lost == ["link_lost", "dial_failed"], "the same failure is told once"
 
 
 def test_the_link_of_a_process_that_came_back_takes_the_place_of_the_old_one() -> None:
@@ -246,7 +248,30 @@ def test_a_stranger_that_says_nothing_is_hung_up_on_after_five_seconds() -> None
     world.run(script)
     assert two.events == []
     assert not ended or ended[0] < 5.1
-    assert any("handshake_failed" in note for note in two.notes)
+    assert any("stranger_refused" in note for note in two.notes)
+
+
+def test_however_many_strangers_come_few_lines_are_written_about_them() -> None:
+    two = End(2)
+
+    async def strangers(env: Env) -> None:
+        for number in range(1000):
+            stream = await env.net.connect("m2", 7)
+            await stream.send_all(b"%d is who I am" % number)
+            await trio.sleep(0.03)
+
+    async def script(world: World) -> None:
+        start(world, two)
+        await trio.sleep(0.1)
+        world.start("x", strangers)
+        await trio.sleep(40)
+
+    world = World(1, tolerate=(trio.BrokenResourceError,))
+    world.run(script)
+    assert two.events == []
+    assert 2 <= len(two.notes) <= 4
+    told = sum(int(note.split("count=")[1].split()[0]) for note in two.notes)
+    assert told > 600, "the others came after the last line"
 
 
 def test_a_neighbour_that_does_not_read_costs_a_bounded_amount_and_then_the_link() -> None:

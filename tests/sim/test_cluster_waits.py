@@ -1,0 +1,96 @@
+"""What has to wait where the order cannot be known: barriers, and the sight of what is only accepted."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from duckrow.node import columns, makers
+from duckrow.node.effects import Code, Result
+from duckrow.node.errors import NoQuorum, Timeout
+
+from .townkit import Town, number_of, run, values
+
+
+def test_a_barrier_at_a_machine_that_is_cut_off_is_not_answered_there() -> None:
+    """It would say that nothing newer exists, and the others go on."""
+
+    async def use(town: Town) -> None:
+        async with town.client(1, timeout=3.0) as cut_off, town.client(2) as other:
+            await other.produce("t", b"one")
+            town.cut_off(1)
+            await other.produce("t", b"two")
+            with pytest.raises((NoQuorum, Timeout)):
+                await cut_off.barrier()
+            assert await values(cut_off) == [b"one"], "old, and said to be so by the barrier"
+            town.world.net.heal()
+            await cut_off.barrier(timeout=20.0)
+            assert await values(cut_off) == [b"one", b"two"]
+
+    run(use)
+
+
+def test_a_barrier_that_is_under_way_when_its_machine_is_cut_off_waits_for_the_order() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, timeout=30.0) as cut_off, town.client(2) as other:
+            await other.produce("t", b"one")
+            answered: list[bytes] = []
+
+            async def wait() -> None:
+                await cut_off.barrier()
+                answered.extend(await values(cut_off))
+
+            async with trio.open_nursery() as nursery:
+                town.cut_off(1)  # it does not know that yet
+                nursery.start_soon(wait)
+                await other.produce("t", b"two")
+                assert not answered
+                town.world.net.heal()
+            assert answered == [b"one", b"two"]
+
+    run(use)
+
+
+def test_nobody_sees_what_is_accepted_and_has_no_number() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1) as cut_off, town.client(2) as other:
+            await other.produce("t", b"one")
+            await cut_off.barrier()
+            town.cut_off(1)
+            await town.until(lambda: bool(town.nodes[1].row.status().missing))
+            receipt = await cut_off.produce("t", b"accepted", wait="accepted")
+            for row in (cut_off, other):
+                assert await values(row) == [b"one"]
+                assert (await row.topic("t")).partitions[0].last == 1
+            assert not await cut_off.pull("t", 1, wait=0.5)
+            town.world.net.heal()
+            assert await number_of(cut_off, receipt) == 2
+
+    run(use)
+
+
+def test_what_waits_here_and_was_ordered_elsewhere_is_answered_with_that_number() -> None:
+    """The same batch of a producer at two machines: one of them orders it, both tell its number."""
+
+    async def use(town: Town) -> None:
+        turn, body = makers.Turn(bytes(16), 1), columns.encode_one(b"v")
+        told: list[Result | Exception] = []
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        here, there = town.nodes[1], town.nodes[2]
+        here.calls.tell(here.submit(makers.produce(turn, "t", body, 1)), told.append)
+        async with town.client(2) as other:
+            await other.produce("t", b"before")  # so that its number is not that of a lone entry
+        elsewhere: list[Result | Exception] = []
+        there.calls.tell(there.submit(makers.produce(turn, "t", body, 1)), elsewhere.append)
+        await town.until(lambda: bool(elsewhere))
+        town.world.net.heal()
+        await town.until(lambda: bool(told))
+        for (result,) in (told, elsewhere):
+            assert isinstance(result, Result)
+            assert (result.code, result.first) == (Code.ORDERED, 2)
+        async with town.client(3) as third:
+            await third.barrier()
+            assert await values(third) == [b"before", b"v"]
+
+    run(use)
