@@ -26,6 +26,7 @@ from .keeper import Keeper
 from .numberfolder import NumberFolder
 from .rare import rare_housekeeping
 from .snapshots import Snapshots
+from .timekeeping import tell_time
 
 IMAGE_SECONDS = 1.0  # between two looks whether the bridge has one
 LAST_SNAPSHOT_SECONDS = 5.0  # at an orderly end: the bridge may end, too
@@ -55,6 +56,7 @@ async def open_bridged(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keeper.run)
                 nursery.start_soon(housekeeping.run)
+                nursery.start_soon(tell_time, keeper, row)
                 yield keeper
                 nursery.cancel_scope.cancel()
             orderly = True

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from math import inf
 from typing import Any, Final, Protocol
 
 import attrs
@@ -40,6 +41,7 @@ from .storeoptions import StoreOptions
 from .wakeup import Wakeup
 
 RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
+AWAY_SECONDS: Final = 0.5  # it is started again sooner; clients need not wait for longer than that
 TOLD_SECONDS: Final = 1.0  # for a bridge to say how it is
 SETTLE_AT: Final = 64  # bundles; fewer when the bridge has come to rest
 AHEAD_BYTES: Final = 1 * MIB  # of an image, on its way to the bridge
@@ -79,6 +81,7 @@ class BridgedRow:
         self._status = RowStatus(False, (), 0, 0, 0, OK)
         self._on_tight: Callable[[], None] = lambda: None
         self._output: Output | None = None
+        self._lost_at = inf  # while there is no bridge: since when
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
         self._awaited: set[bytes] = set()  # of what is unsettled, what `take_staged` is to tell of
@@ -239,7 +242,10 @@ class BridgedRow:
         return self._status.missing
 
     def status(self) -> RowStatus:
-        return self._status if self._output is not None else self._status._replace(active=False)
+        if self._output is not None:
+            return self._status
+        away = trio.current_time() >= self._lost_at + AWAY_SECONDS
+        return self._status._replace(active=False, missing=("its bridge",) if away else ())
 
     async def told(self) -> dict[str, Any]:
         with trio.move_on_after(TOLD_SECONDS):
@@ -402,7 +408,16 @@ class BridgedRow:
     def _detach(self) -> None:
         if self._output is not None:
             self._output.close()
-            self._output = None
+            self._output, self._lost_at = None, trio.current_time()
+            assert self._nursery is not None
+            self._nursery.start_soon(self._tell_away)
+
+    async def _tell_away(self) -> None:
+        """Who waits for the order may go elsewhere."""
+        await trio.sleep(AWAY_SECONDS)
+        if self._output is None:
+            self._has_news = True
+            self._taker.wake()
 
     def _send(self, buffers: list[Buffer]) -> None:
         assert self._output is not None

@@ -1,7 +1,8 @@
-"""`duckrow trace`: the life of one entry, as far as a node knows it."""
+"""`duckrow trace`: the life of one entry, as far as a node knows it, or each node of a cluster."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .clients import client_of
@@ -30,16 +31,38 @@ FIELDS: Final = (
 
 
 def run(args: Args, console: Console) -> int:
-    with client_of(args, console) as client:
+    rows = everywhere(args, console) if args.cluster else [at(args, console)]
+    output = output_of(console, args.output, FIELDS, one=not args.cluster)
+    output.put(rows)
+    output.close()
+    return DONE if any(row["state"] == "there" for row in rows) else NOT_FOUND
+
+
+def at(args: Args, console: Console, url: str | None = None) -> Row:
+    with client_of(args, console, url) as client:
         topic = client.topic(args.topic)
         status = client.status()
         part = next((p for p in topic.partitions if p.partition == args.partition), None)
         found = client.pull(args.topic, args.number - 1, partition=args.partition, limit=1)
-    row = told(args.topic, args.number, args.partition, part, found, status)
-    output = output_of(console, args.output, FIELDS, one=True)
-    output.put([row])
-    output.close()
-    return DONE if row["state"] == "there" else NOT_FOUND
+    return told(args.topic, args.number, args.partition, part, found, status)
+
+
+def everywhere(args: Args, console: Console) -> list[Row]:
+    """At each member of the cluster file; one that cannot be asked says why."""
+    from duckrow.node.clusterfile import read_cluster
+    from duckrow.node.errors import DuckrowError
+
+    rows: list[Row] = []
+    cluster = read_cluster(Path(args.cluster).read_text("utf-8"), args.cluster)
+    where = {"topic": args.topic, "partition": args.partition, "number": args.number}
+    for peer in cluster.peers.values():
+        if peer.witness or not peer.url:
+            continue  # it keeps no row, or nobody knows where to ask
+        try:
+            rows.append(at(args, console, peer.url))
+        except DuckrowError as error:
+            rows.append({"state": "unknown", **where, "node": peer.name, "said": str(error)})
+    return rows
 
 
 def told(
@@ -82,6 +105,11 @@ COMMANDS: Final = (
             option("topic", said="its topic"),
             option("number", said="its number", kind=whole(1)),
             option("--partition", "-p", kind=whole(0), default=0, said="its partition (0)"),
+            option(
+                "--cluster",
+                metavar="FILE",
+                said="at each member of this cluster file that has a url: has it come there?",
+            ),
         ),
         ("duckrow trace rides 2",),
         more="It is there, was pruned, or is still to come; if it is not there, the exit code is 3.",

@@ -25,7 +25,8 @@ def run(args: Args, console: Console) -> int:
     with ExitStack() as stack:
         clients: list[tuple[Client, dict[str, Any]]] = []
         failures: list[DuckrowError] = []
-        for url in each_of(args, console):
+        urls = each_of(args, console)
+        for url in urls:
             try:
                 client = stack.enter_context(client_of(args, console, url))
                 clients.append((client, client.status()))
@@ -39,7 +40,10 @@ def run(args: Args, console: Console) -> int:
     output = output_of(console, args.output, FIELDS, one=True)
     output.put([row])
     output.close()
-    return DONE if row["same"] else FAILED
+    compares = len(clients) > 1 or len(urls) == 1
+    if not compares:
+        console.say(f"only {clients[0][1]['node']} answered: there is nothing to compare it with")
+    return DONE if row["same"] and compares else FAILED
 
 
 def each_of(args: Args, console: Console) -> Sequence[str | None]:
@@ -72,7 +76,8 @@ COMMANDS: Final = (
         ),
         ("duckrow verify",),
         more="The nodes are the addresses of the URL.  They are compared up to the position that all of them\n"
-        "have come to; first_difference is the first one at which they differ.  Exit code 1: they do.",
+        "have come to; first_difference is the first one at which they differ.  Exit code 1: they do,\n"
+        "or of several only one answered.",
         url=True,
         rows=True,
     ),

@@ -63,9 +63,12 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
         )
     if not status.get("active", True):
         reason = status.get("why") or "it cannot order anything now"
-        yield Cause("node", f"{status['node']} takes nothing new: {reason}", "duckrow doctor")
+        looks = "duckrow link ls" if status.get("waiting_for") else "duckrow doctor"
+        yield Cause("node", f"{status['node']} takes nothing new: {reason}", looks)
     for damage in status.get("damaged", ()):
         yield Cause("row", damage, "duckrow link ls")
+    if not status.get("active", True):
+        return  # that says who is missing
     if waiting := status.get("waiting_for"):
         yield Cause(
             "node", f"{status['node']} waits for {', '.join(map(str, waiting))}", "duckrow link ls"

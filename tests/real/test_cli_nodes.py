@@ -186,7 +186,8 @@ def test_every_address_of_a_url_is_looked_at_and_one_that_does_not_answer_is_tol
         nobody = duckrow("verify --timeout 20ms --url duck://127.0.0.1:1,127.0.0.1:2")
 
     assert done.document["same"]
-    assert (partly.code, "127.0.0.1:1" in partly.err) == (0, True)
+    assert (partly.code, "127.0.0.1:1" in partly.err) == (1, True)
+    assert "answered: there is nothing to compare it with" in partly.err
     assert (nobody.code, nobody.out) == (4, b"")
 
 
@@ -197,6 +198,24 @@ def test_an_entry_in_the_middle_is_traced(sh: Shell) -> None:
     assert (row["state"], row["bytes"], row["batch"]) == ("there", 2, {"first": 1, "entries": 3})
     assert row["said"] == "it came in a batch of 3, and 1 came after it"
     assert '"said":"the last number is 3"' in sh("trace T 4").text
+
+
+def test_an_entry_is_traced_at_every_node_of_a_cluster_file(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    with library.Node(listen="tcp://127.0.0.1:0") as node:
+        node.client.produce("t", "one")
+        members = f'[members.m1]\nid = 1\naddress = "tcp://127.0.0.1:1"\nurl = "{node.url}"\n'
+        away = '[members.m2]\nid = 2\naddress = "tcp://127.0.0.1:2"\nurl = "duck://127.0.0.1:2"\n'
+        file.write_text(members + away)
+        found = duckrow(f"trace t 1 --timeout 200ms --cluster {file} -o jsonl")
+        missing = duckrow(f"trace t 2 --timeout 200ms --cluster {file} -o jsonl")
+
+    assert [row["state"] for row in found.rows] == ["there", "unknown"]
+    assert found.rows[1]["node"] == "m2"
+    assert "127.0.0.1:2" in found.rows[1]["said"]
+    assert found.code == 0
+    assert missing.code == 3
+    assert b'"state":"not yet"' in missing.out
 
 
 def test_an_entry_is_there_pruned_or_still_to_come(sh: Shell) -> None:
@@ -361,6 +380,10 @@ def test_a_link_that_is_down_is_a_cause_and_who_is_waited_for_a_better_one() -> 
     assert down.why.startswith("m1 has no link with m2;")
     (waits,) = of_node(status(links=links, waiting_for=["m2"]))
     assert waits.why == "m1 waits for m2"
+    away = status(links=links, active=False, why="it does not reach m2", waiting_for=["m2"])
+    (told,) = of_node(away)
+    assert told.why == "m1 takes nothing new: it does not reach m2"
+    assert told.next == "duckrow link ls"
 
 
 def test_a_full_disk_and_a_row_that_ended_are_causes() -> None:

@@ -228,6 +228,27 @@ def test_a_client_of_several_nodes_moves_on_when_its_own_dies(level: str) -> Non
     run(use)
 
 
+def test_a_client_of_several_nodes_moves_on_when_the_bridge_of_its_own_stays_away() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, 2, 3) as row, town.client(1, timeout=2.0) as stays:
+            await row.produce("t", b"one")
+            await stays.produce("t", b"two")
+            town.world.kill("m1")
+            await town.until(lambda: town.nodes[2].row.status().active)
+            began = trio.current_time()
+            assert (await row.produce("t", b"three")).number == 3
+            assert trio.current_time() - began < 1.0
+            with pytest.raises(
+                NoQuorum, match="n1 can order nothing: it does not reach its bridge"
+            ):
+                await stays.produce("t", b"four")
+            assert await values(stays) == [b"one", b"two"]
+            town.start(1)
+            assert (await stays.produce("t", b"five", timeout=20.0)).number == 4
+
+    run(use)
+
+
 # -- exactly once, and one's own writes ------------------------------------------------------------
 
 

@@ -1,0 +1,148 @@
+"""The experiment of the late arrivals: does a reader ever miss what comes from far away, and late?
+
+    writer at m1 ──┐ 1 ms ┌── writer at m2        each at its own pace
+                   m1 ── m2
+            60 ms   \\    /  15 ms, uneven
+                     m3 ──── writer at m3         a reader at each of them, from the first entry on
+
+An entry that was made early and comes late must not get a number that a reader has passed.  So every
+reader must see 1, 2, 3 ... without a gap and without a number twice, all of them the same entries, and
+of each writer what it wrote in its order.  That entries do come late is measured, too: those that were
+made before another one, elsewhere, that has a lower number.
+
+    PYTHONPATH=src:tests .venv/bin/python -m real.late --entries 1000000
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import struct
+import sys
+import threading
+import time
+from typing import Final
+
+import attrs
+
+from duckrow.cluster.local import LocalCluster
+from duckrow.cluster.plan import Plan, Wires
+
+TOPIC: Final = "late"
+VALUE: Final = struct.Struct("<BId")  # writer, its count, when it was made
+NAMES: Final = ("m1", "m2", "m3")
+DELAYS: Final = {
+    ("m1", "m2"): Wires(delay=0.001),
+    ("m2", "m3"): Wires(delay=0.015, jitter=0.02),
+    ("m1", "m3"): Wires(delay=0.060, jitter=0.06),
+}
+BATCHES: Final = {"m1": 7, "m2": 150, "m3": 1000}  # entries of one call: the near come often
+ANSWER_SECONDS: Final = 120.0
+
+
+@attrs.define
+class Seen:
+    """What one reader saw."""
+
+    node: str
+    entries: int = 0
+    late: int = 0
+    wrong: list[str] = attrs.field(factory=list)
+    digest: str = ""
+
+
+def experiment(entries: int) -> list[Seen]:
+    """What the reader at each machine saw of so many entries."""
+    with LocalCluster.launch(Plan(nodes=3, durability="write", wires=Wires())) as cluster:
+        for pair, wires in DELAYS.items():
+            cluster.link_is(*pair, wires)
+        left = threading.Semaphore(entries)
+        readers = [Reader(cluster, Seen(name), entries) for name in NAMES]
+        writers = [Writer(cluster, number, left) for number in range(len(NAMES))]
+        for thread in (*readers, *writers):
+            thread.start()
+        for thread in (*writers, *readers):
+            thread.join()
+        for thread in (*writers, *readers):
+            if thread.error is not None:
+                raise thread.error
+    return [reader.seen for reader in readers]
+
+
+class Worker(threading.Thread):
+    def __init__(self, cluster: LocalCluster) -> None:
+        super().__init__(daemon=True)
+        self.cluster = cluster
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001 - raised again by who joins it
+            self.error = error
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+
+class Writer(Worker):
+    def __init__(self, cluster: LocalCluster, number: int, left: threading.Semaphore) -> None:
+        super().__init__(cluster)
+        self.number, self.left = number, left
+
+    def work(self) -> None:
+        """Its share is what it comes to: the slow write large batches."""
+        name, count = NAMES[self.number], 0
+        with self.cluster.connect(name, timeout=ANSWER_SECONDS) as row:
+            while True:
+                values = []
+                while len(values) < BATCHES[name] and self.left.acquire(blocking=False):
+                    count += 1
+                    values.append(VALUE.pack(self.number, count, time.monotonic()))
+                if not values:
+                    return
+                row.produce_many(TOPIC, values)
+
+
+class Reader(Worker):
+    def __init__(self, cluster: LocalCluster, seen: Seen, entries: int) -> None:
+        super().__init__(cluster)
+        self.seen, self.entries = seen, entries
+
+    def work(self) -> None:
+        seen, digest = self.seen, hashlib.sha256()
+        last, newest = dict[int, int](), 0.0
+        with self.cluster.connect(seen.node, timeout=ANSWER_SECONDS) as row:
+            for entry in itertools.islice(row.follow(TOPIC), self.entries):
+                seen.entries += 1
+                if entry.number != seen.entries:
+                    seen.wrong.append(f"{entry.number} where {seen.entries} should be")
+                writer, count, made = VALUE.unpack(entry.value)
+                if count != last.get(writer, 0) + 1:
+                    seen.wrong.append(f"{count} of writer {writer} behind {last.get(writer, 0)}")
+                last[writer] = count
+                seen.late += made < newest
+                newest = max(newest, made)
+                digest.update(entry.value)
+            more = row.pull(TOPIC, self.entries, limit=10)
+            seen.wrong += [f"{each.number} beyond what was written" for each in more]
+        seen.digest = digest.hexdigest()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="real.late")
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    seen = experiment(asked.entries)
+    for each in seen:
+        wrong = "; ".join(each.wrong[:5]) or "nothing"
+        print(f"{each.node}: {each.entries:,} entries, {each.late:,} late, wrong: {wrong}")
+    same = len({each.digest for each in seen}) == 1
+    print(f"{'the same' if same else 'NOT the same'} everywhere, {time.monotonic() - began:.0f} s")
+    return 0 if same and not any(each.wrong for each in seen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
