@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import mistakes
 from duckrow.node import clusterfile, config, effects, errors, limits, metrics, policies, settings
 from duckrow.node.effects import Code, Reason
 from duckrow.tools import cli
@@ -231,6 +232,16 @@ def rules_table() -> str:
     )
 
 
+def mistakes_table() -> str:
+    return "\n" + table(
+        ("", "mistake", "tests", "planted bugs"),
+        (
+            (str(number), each.text, _listed(each.tests), _listed(each.bugs))
+            for number, (_, each) in enumerate(mistakes.lines(), 1)
+        ),
+    )
+
+
 def _listed(names: Sequence[str]) -> str:
     return "<br>".join(f"`{name}`" for name in names) or "-"
 
@@ -246,6 +257,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "cluster file": cluster_file_table,
     "commands": commands_table,
     "rules": rules_table,
+    "mistakes": mistakes_table,
     "exit codes": exits_table,
     "metrics": metrics_table,
     "python": python_part,

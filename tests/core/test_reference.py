@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import mistakes
 from reference import MARKED, ROOT, RULE, TABLES, marked_pages, renewed, rule_tests, rules_told
+from sim import cluster_planted, protocol_planted
 
 
 @pytest.mark.parametrize("page", marked_pages(), ids=lambda page: str(page.name))
@@ -45,6 +47,21 @@ def test_every_rule_is_kept_somewhere_and_has_a_test() -> None:
 
     assert set(rules_told()) <= kept
     assert set(rules_told()) <= rule_tests().keys()
+
+
+def test_every_foreseen_mistake_has_a_test_that_is_there() -> None:
+    tests = {
+        f"{file.parent.name}/{file.stem}::{name}"
+        for file in (ROOT / "tests").glob("*/test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+    named = {test for _, each in mistakes.lines() for test in each.tests}
+    bugs = {bug for _, each in mistakes.lines() for bug in each.bugs}
+
+    assert len(mistakes.lines()) == 63
+    assert all(each.tests for _, each in mistakes.lines())
+    assert named <= tests, "their names have changed, or they are gone"
+    assert bugs <= protocol_planted.PLANTED.keys() | cluster_planted.PLANTED.keys()
 
 
 @pytest.mark.parametrize("folder", ["node", "bridge"])
