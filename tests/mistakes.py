@@ -68,7 +68,7 @@ GROUPS: Final = {
             "sim/test_leaving::test_a_failed_disk_ends_it_and_frees_everything "
             "sim/test_journal::test_after_a_failed_sync_no_start_vouches_for_its_boot "
             "real/test_realio::test_after_a_failed_sync_the_next_one_succeeds "
-            "real/test_torture::test_every_node_has_all_that_was_acknowledged_once_under_the_same_numbers",
+            "real/test_chaos::test_everything_at_once_breaks_no_promise",
         ),
         _m(
             "A record goes from the journal before the item that holds it is durable.",

@@ -62,9 +62,14 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
             "duckrow topic ls",
         )
     if not status.get("active", True):
-        reason = status.get("why") or "it cannot order anything now"
-        looks = "duckrow link ls" if status.get("waiting_for") else "duckrow doctor"
-        yield Cause("node", f"{status['node']} takes nothing new: {reason}", looks)
+        own = next((p for p in status.get("peers", ()) if p["name"] == status["node"]), None)
+        if own is not None and not own["weight"]:
+            why = f"{status['node']} has no vote, so it follows the others and orders nothing"
+            yield Cause("node", why, f"duckrow member add {status['node']}")
+        else:
+            why = status.get("why") or "it cannot order anything now"
+            looks = "duckrow link ls" if status.get("waiting_for") else "duckrow doctor"
+            yield Cause("node", f"{status['node']} takes nothing new: {why}", looks)
     for damage in status.get("damaged", ()):
         yield Cause("row", damage, "duckrow link ls")
     if not status.get("active", True):

@@ -386,6 +386,13 @@ def test_a_link_that_is_down_is_a_cause_and_who_is_waited_for_a_better_one() -> 
     assert told.next == "duckrow link ls"
 
 
+def test_that_a_machine_has_no_vote_is_the_cause_that_it_orders_nothing() -> None:
+    peers = [{"name": "m1", "weight": 0}, {"name": "m2", "weight": 1}]
+    (told,) = of_node(status(active=False, peers=peers))
+    assert told.why == "m1 has no vote, so it follows the others and orders nothing"
+    assert told.next == "duckrow member add m1"
+
+
 def test_a_full_disk_and_a_row_that_ended_are_causes() -> None:
     assert list(of_node(status())) == []
     (full,) = of_node(status(disk={"state": "soft", "free": 12}))

@@ -10,7 +10,7 @@ reader must see 1, 2, 3 ... without a gap and without a number twice, all of the
 of each writer what it wrote in its order.  That entries do come late is measured, too: those that were
 made before another one, elsewhere, that has a lower number.
 
-    PYTHONPATH=src:tests .venv/bin/python -m real.late --entries 1000000
+    PYTHONPATH=src:tests .venv/bin/python -m real.late_arrivals --entries 1000000
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Writer(Worker):
         name, count = NAMES[self.number], 0
         with self.cluster.connect(name, timeout=ANSWER_SECONDS) as row:
             while True:
-                values = []
+                values: list[bytes] = []
                 while len(values) < BATCHES[name] and self.left.acquire(blocking=False):
                     count += 1
                     values.append(VALUE.pack(self.number, count, time.monotonic()))
@@ -131,7 +131,7 @@ class Reader(Worker):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="real.late")
+    parser = argparse.ArgumentParser(prog="real.late_arrivals")
     parser.add_argument("--entries", type=int, default=1_000_000)
     asked = parser.parse_args()
     began = time.monotonic()

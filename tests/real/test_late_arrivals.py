@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from real.late import NAMES, experiment
+from real.late_arrivals import NAMES, experiment
 
 
 @pytest.mark.parametrize("entries", [20_000, pytest.param(1_000_000, marks=pytest.mark.long)])
