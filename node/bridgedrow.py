@@ -239,7 +239,7 @@ class BridgedRow:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        return self._status.missing
+        return self._status.missing if self._output is not None else self.status().missing
 
     def status(self) -> RowStatus:
         if self._output is not None:

@@ -106,6 +106,7 @@ def test_what_was_accepted_and_is_ordered_is_forgotten_by_its_client() -> None:
             first = await row.produce("t", b"1", wait="accepted")
             town.world.net.heal()
             assert await number_of(row, first) == 1
+            await trio.sleep(3.0)  # all machines have told their clocks
             ordered = town.nodes[2].tally.commands
             town.kill(1)
             await trio.sleep(5.0)
