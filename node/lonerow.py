@@ -6,7 +6,8 @@
 The task that calls `take` does the ordering: it is woken by `submit` and by the end of a sync, makes
 one bundle of all that is open, writes it, and gets what may be seen by now.  `run` only syncs, and
 does what can wait (lonecare.py).  So a lone command at level `write` costs one wake-up, and many that come
-together share one bundle, one write and one sync.
+together share one bundle, one write and one sync.  Who knows that nobody else comes along orders by
+himself, with no wake-up (`order_now`).
 
     row = await LoneRow.open(disk, env, StoreOptions())
     row.follow(position of the snapshot)
