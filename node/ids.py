@@ -1,7 +1,8 @@
 """Ids: a producer without a lane, or with several, may name single entries instead.
 
 Each topic remembers the last `ids_max` ids that were numbered, with the numbers they got; fewer
-when so many topics do that they share `ids_total_max`:
+when so many topics do that they share `ids_total_max`, and none in the end where others brought
+theirs later:
 
     batch with ids             answer
     none of them known         it is numbered
@@ -16,11 +17,11 @@ window, or once the topic was created anew; that the entry was pruned does not f
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 
 from .effects import Code, Reason, Result
-from .limits import IDS_PER_BATCH_MAX
+from .limits import FORGOTTEN_PER_COMMAND, IDS_PER_BATCH_MAX
 from .state import State
 from .values import Known, Topic
 
@@ -64,6 +65,8 @@ def remember(
     window = state.ids_of.get(topic.id)
     if window is None:
         window = state.ids_of[topic.id] = deque()
+    else:
+        state.ids_of.move_to_end(topic.id)
     for number, each in enumerate(ids, first):
         state.turn += 1
         known = Known(state.turn, partition, number, time, state.position)
@@ -72,6 +75,7 @@ def remember(
     share = max(IDS_PER_BATCH_MAX, state.settings.ids_total_max // len(state.ids_of))
     while len(window) > min(share, state.settings.ids_max):
         state.ids.drop((topic.id, window.popleft()))
+    _hold_to_total(state, len(ids) + FORGOTTEN_PER_COMMAND)
 
 
 def drop_of_topic(state: State, topic: Topic) -> None:
@@ -81,6 +85,18 @@ def drop_of_topic(state: State, topic: Topic) -> None:
 
 def derive(state: State) -> None:
     """Builds the index from the table."""
-    state.ids_of = {}
+    state.ids_of = OrderedDict()
     for topic_id, each in sorted(state.ids.rows, key=lambda key: state.ids.rows[key].turn):
         state.ids_of.setdefault(topic_id, deque()).append(each)
+        state.ids_of.move_to_end(topic_id)
+
+
+def _hold_to_total(state: State, most: int) -> None:
+    """Topics that had more when they were fewer: who brought none for longest forgets first."""
+    total = max(IDS_PER_BATCH_MAX, state.settings.ids_total_max)
+    for _ in range(min(most, len(state.ids) - total)):
+        topic_id = next(iter(state.ids_of))
+        window = state.ids_of[topic_id]
+        state.ids.drop((topic_id, window.popleft()))
+        if not window:
+            del state.ids_of[topic_id]

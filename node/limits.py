@@ -67,5 +67,5 @@ RUNS_MAX = 2_048  # of a partition: pruning by age or bytes is exact to about a 
 RUNS_TOTAL = 2_000_000  # of all partitions: 64 MB, however many partitions there are
 RUNS_MIN = 64  # of a partition, even if there are very many
 PARTITIONS_PER_ITEM = 128  # pruned for their age, and as many for a policy: others wait for them
-FORGOTTEN_PER_COMMAND = 16  # of what a lowered limit leaves too many of: lanes, writers
+FORGOTTEN_PER_COMMAND = 16  # of what a lowered limit leaves too many of: lanes, writers, ids
 ENTRY_FUTURE_US_MAX = 30_000_000  # an entry's time is at most this far past the row's time

@@ -107,7 +107,8 @@ class State:
         # again, nor a deque, where what is withdrawn from the middle would leave holes for long.
         self.queues: dict[int, OrderedDict[int, None]] = {}
         self.stages_of: dict[bytes, list[tuple[int, int]]] = {}  # writer: (batch, ticket), sorted
-        self.ids_of: dict[int, deque[bytes]] = {}  # topic id: its window, oldest first
+        # Topic id: its window, oldest first; last the topic that was given ids last.
+        self.ids_of: OrderedDict[int, deque[bytes]] = OrderedDict()
         self.due = DueHeap()  # by Topic.key: when the oldest run is too old
 
         self.budget = 0  # what the item that is being applied may still do of what can wait

@@ -83,14 +83,32 @@ def test_topics_share_the_ids_that_are_remembered_in_all() -> None:
     for topic in ("a", "b"):
         for start in range(0, 1_000, 250):
             row.produce(topic, 250, ids=[b"%d" % n for n in range(start, start + 250)])
-    assert len(row.state.ids_of[row.topic("a").id]) == 1_000, "until it brings the next"
-    assert len(row.state.ids_of[row.topic("b").id]) == 500
-    row.produce("a", ids=[b"x"])
-    assert len(row.state.ids_of[row.topic("a").id]) == 500
+    windows = row.state.ids_of
+    assert len(windows[row.topic("a").id]) == 500
+    assert len(windows[row.topic("b").id]) == 500
     for n in range(10):
         row.produce(f"more-{n}", ids=[b"x"])
-    row.produce("a", ids=[b"y"])
-    assert len(row.state.ids_of[row.topic("a").id]) == IDS_PER_BATCH_MAX, "a batch always fits"
+    row.produce("b", ids=[b"y"])
+    assert len(windows[row.topic("b").id]) == IDS_PER_BATCH_MAX, "a batch always fits"
+
+
+def test_however_many_topics_bring_ids_no_more_are_remembered_in_all() -> None:
+    """Each may have a batch of them, and with thousands of topics that would be too much."""
+    row = Row(ids_total_max=500)
+    batch = [b"%d" % n for n in range(200)]
+    for topic in ("a", "b", "c"):
+        row.produce(topic, 200, ids=batch)
+        row.rest()
+    row.produce("b", ids=[b"x"])
+    row.rest()
+    row.produce("d", 200, ids=batch)
+
+    state = row.state
+    assert len(state.ids) == 500
+    lengths = {topic: len(state.ids_of.get(row.topic(topic).id, ())) for topic in "abcd"}
+    assert lengths == {"a": 0, "b": 201, "c": 99, "d": 200}, "c was given none for longer than b"
+    assert row.produce("b", 200, ids=batch, pid=BOB).first == 1
+    assert row.produce("a", 200, ids=batch, pid=BOB).first == 201
 
 
 def test_that_an_entry_was_pruned_does_not_forget_its_id() -> None:
