@@ -17,6 +17,7 @@ MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "
 SHELLS = {
     "node/alone.py": {"trio"},
     "node/asyncclient.py": {"os", "time"},
+    "node/timekeeping.py": {"trio"},
     "node/trioclient.py": {"trio"},
     "node/dialling.py": {"socket"},
     "node/blockingline.py": {"os", "socket", "threading", "time", "logging"},
