@@ -37,7 +37,7 @@ DELAYS: Final = {
     ("m2", "m3"): Wires(delay=0.015, jitter=0.02),
     ("m1", "m3"): Wires(delay=0.060, jitter=0.06),
 }
-BATCHES: Final = {"m1": 7, "m2": 150, "m3": 1000}  # entries of one call: the near come often
+BATCHES: Final = {"m1": 20, "m2": 700, "m3": 5000}  # entries of one call: the near come often
 ANSWER_SECONDS: Final = 120.0
 
 
