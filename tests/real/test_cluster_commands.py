@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
+from duckrow.cluster.asking import until
 from duckrow.cluster.guard import children_of
 from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.processes import environment
 
 from .daemonkit import PROGRAM, ROOT
-from .machines import free_ports, until
+from .machines import free_ports
 from .sshd import sshd
 
 SECONDS = 300  # for one command, on a machine that does much else
@@ -54,7 +55,7 @@ class Shell:
         return {row["name"]: row["state"] for row in self("status -o json")["nodes"]}
 
     def until(self, **states: str) -> None:
-        until(lambda: self.states() == states, lambda: f"{self.states()}")
+        until(lambda: self.states() == states, SECONDS, lambda: f"{self.states()}, not {states}")
 
 
 @pytest.fixture(scope="module")
