@@ -52,6 +52,7 @@ class ClientCore:
         self, pid: bytes, *, wall_us: Callable[[], int], name: str = "", token: str = ""
     ) -> None:
         self.welcome: Welcome | None = None  # of the node we are connected to
+        self._row: Welcome | None = None  # of the last node that told which row it has
         self.frames = FrameReader()
         self._boxes = Outboxes(pid)
         self._wall_us, self._name, self._token = wall_us, name, token
@@ -332,10 +333,12 @@ class ClientCore:
     def _take_welcome(self, outcome: int, fields: list[Any]) -> None:
         if outcome == _FAILED:
             raise _error(fields)
-        welcome = Welcome.of(fields)
-        before, self.welcome = self.welcome, welcome
+        self.welcome = welcome = Welcome.of(fields)
         self._greeted = True
         self.frames.accept_hello()
+        if not welcome.cluster:
+            return  # its disk is new: it has no row yet, and so no other one than we know
+        before, self._row = self._row, welcome
         if before is not None and (before.cluster, before.lineage) != (
             welcome.cluster,
             welcome.lineage,

@@ -46,6 +46,7 @@ class Toy:
     def __init__(self, lineage: int = 7) -> None:
         self.row = Row()
         self.lineage = lineage
+        self.is_new = False  # its disk is, and it has no row yet
         self.refuse: Callable[[], DuckrowError | None] = lambda: None
         self.log: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # by (topic id, partition)
         self.orders: list[Command] = []  # as they were let in
@@ -57,7 +58,8 @@ class Toy:
         """The oldest request of a connection."""
         reference, verb, fields, body = connection.inbox.pop(0)
         if verb == Verb.HELLO:
-            welcome = Welcome(requests.VERSION, "m1", self.lineage, b"c" * 16, 0, {})
+            row = (0, b"") if self.is_new else (self.lineage, b"c" * 16)
+            welcome = Welcome(requests.VERSION, "m1", *row, 0, {})
             connection.answer(requests.answer(reference, *welcome))
         elif verb == Verb.ORDER:
             error = self.refuse()

@@ -608,6 +608,41 @@ def test_on_another_row_nothing_is_taken_for_what_the_old_one_did(client: Client
     assert values_of(toy) == [b"0", b"1", b"2", b"u"]
 
 
+def test_a_node_that_has_no_row_yet_is_no_other_row(client: Client, toy: Toy) -> None:
+    """Its disk was lost, say: what is on its way there, and at the next node, goes on in its order."""
+    client.core.produce("t", b"0")
+    client.run()
+    sent = client.core.produce("t", b"1")
+    client.send()
+    client.lose()
+    toy.is_new = True
+    client.run()
+    client.lose()
+    toy.is_new = False
+    later = client.core.produce("t", b"2")
+    client.run()
+
+    assert (number(sent), number(later)) == (2, 3)
+    assert values_of(toy) == [b"0", b"1", b"2"]
+    assert len({decode_head(order.head).pid for order in toy.orders}) == 1
+
+
+def test_another_row_is_seen_behind_a_node_that_had_none(client: Client, toy: Toy) -> None:
+    client.core.produce("t", b"0")
+    client.run()
+    client.lose()
+    toy.is_new = True
+    client.run()
+    doubtful = client.core.produce("t", b"1")
+    client.send()
+    client.lose()
+    toy.is_new = False
+    toy.lineage += 1
+    client.run()
+
+    assert result(doubtful) is Timeout
+
+
 # -- everything at once -----------------------------------------------------------------------------------
 
 TOPICS = ("t", "u")
