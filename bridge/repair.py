@@ -212,6 +212,10 @@ class Repair:
         store = self._store
         while self._suspects:
             number = next(iter(self._suspects))
+            if self._is_over(number):
+                self._forget(number)
+                del self._suspects[number]
+                continue
             if store.mending.is_open(number):
                 await self._between(partial(store.seal, number))
                 await store.sync()
@@ -226,6 +230,15 @@ class Repair:
                 if before is None:
                     self._note(ERROR, "damaged what=%s", wound)
             del self._suspects[number]
+
+    def _is_over(self, number: int) -> bool:
+        """An image took the place of all that lay there: nobody wants it back."""
+        store = self._store
+        return store.images.left_behind(number) and number not in store.chronicle.held
+
+    def _forget(self, number: int) -> None:
+        self.wounds.pop(number, None)
+        self._store.unpin(-number)
 
     def _held(self) -> dict[int, Content]:
         """By place: what has no place in the row yet is in memory."""
@@ -286,8 +299,8 @@ class Repair:
         for number, wound in list(self.wounds.items()):
             if self._asking.hopeless and wound.highest < self._store.floor:
                 self._store.unpin(-number)
-            if number not in there:
-                del self.wounds[number]
+            if number not in there or self._is_over(number):
+                self._forget(number)
 
     async def _tell(self) -> None:
         """The protocol, and those who wait."""
@@ -296,7 +309,8 @@ class Repair:
             self._told = highest
             member.hear_damage(highest, trio.current_time())
             self._wake()
-        if any(wound.unfit for wound in self.wounds.values()):
+        left_behind = self._store.images.left_behind  # there one more image changes nothing
+        if any(wound.unfit and not left_behind(n) for n, wound in self.wounds.items()):
             self._need_image()
         if member.standing.uncounted and not (self.wounds or self._suspects):
             await self._count()

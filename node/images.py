@@ -139,6 +139,14 @@ class Images:
         base = self._chronicle.base
         return base is not None and self._chronicle.floor <= base.position + 1
 
+    def left_behind(self, number: int) -> bool:
+        """That segment is of a row whose place the last image took: no item of the row lies there."""
+        base = self._chronicle.base
+        if base is None or number not in self._shelf or _has(base, number):
+            return False
+        segment = self._shelf.get(number)
+        return max(segment.first, segment.reach) <= base.position
+
     async def state(self) -> str | None:
         """The file with the state of the last image, if it is still there."""
         base = self._chronicle.base

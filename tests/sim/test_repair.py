@@ -144,3 +144,31 @@ def test_damage_in_what_all_others_have_dropped_goes_with_it() -> None:
         await split.end()
 
     play(9, script, keep=100)
+
+
+def test_what_cannot_be_put_back_is_replaced_by_one_image_and_not_looked_at_again() -> None:
+    """The damaged file may still be there: nothing of the row lies in it any more."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.kill("m", 3)
+        name, media = segments(split, 3)[1], split.world.host("m3").media
+        for path in (name, name.replace(".seg", ".pos")):
+            for offset in range(0, len(media.content(path)), 20):
+                media.flip(path, offset)
+        split.start_bridge(3)
+        with trio.fail_after(60):
+            while not any("m3 image_taken" in note for note in split.notes):
+                await trio.sleep(0.1)
+        await split.until()
+        for start in range(2):
+            await trio.sleep(10)
+            assert name in segments(split, 3), "or there would be nothing to look at"
+            assert split.bridges[3].repair.told() == []
+            assert sum("m3 image_taken" in note for note in split.notes) == 1, start
+            split.kill("m", 3)
+            split.start_bridge(3)
+            await split.until()
+        await split.end()
+
+    play(11, script, keep=KEEP)
