@@ -63,9 +63,11 @@ class Operator:
         draw = rng.random()
         if others and draw < 0.5:
             id_ = rng.choice(others)
-            if rng.random() < 0.4:
-                asked = {"node": f"m{id_}", "instead_of": f"m{rng.choice([*voters])}"}
-                self._ask("replace", asked, rng)
+            alike = self._alike(id_, voters)
+            if alike and rng.random() < 0.4:
+                self._ask(
+                    "replace", {"node": f"m{id_}", "instead_of": f"m{rng.choice(alike)}"}, rng
+                )
             else:
                 self._ask("add", self._added(id_), rng)
         elif len(voters) > 2 and draw < 0.75:
@@ -75,6 +77,11 @@ class Operator:
             self._ask("weight", {"node": node, "weight": rng.choice((1, 2, 3))}, rng)
         else:
             self._ask("set", {"min_copies": rng.choice((1, 2))}, rng)
+
+    def _alike(self, id_: int, voters: Mapping[int, Voter]) -> list[int]:
+        """Whose part it can play: a witness has no node, and who keeps the row has one."""
+        witness = id_ in self._plan.witnesses
+        return [other for other in voters if (other in self._plan.witnesses) == witness]
 
     def _added(self, id_: int) -> dict[str, Any]:
         return {"node": f"m{id_}", "weight": 1, "witness": id_ in self._plan.witnesses}

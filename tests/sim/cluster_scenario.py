@@ -42,6 +42,7 @@ SETTLE_SECONDS = 30.0
 ANSWER_SECONDS = 90.0  # of the most patient client
 SILENCE_SECONDS = 3.0
 PROBE = "probe"
+PRODUCE = "ps"  # names of such clients begin so
 
 
 def run_seed(
@@ -162,6 +163,7 @@ class _Run:
         if "voters" in self.plan.faults and self._rng.random() < 0.5:
             await self.operator.give_back(self._rng)
             await self._probe()
+        self._go_elsewhere()
         began = max(trio.current_time(), self.world.net.settled_at) + 1.0
         seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
@@ -201,6 +203,18 @@ class _Run:
                 self.seen.programs.pop(name, None)
                 if self.world.hosts[name].alive:
                     self.world.kill(name)
+
+    def _go_elsewhere(self) -> None:
+        """Who knows only machines without a vote produces at another one, as it is told to."""
+        voting = self._voting()
+        for name, program in self.seen.programs.items():
+            if name[0] not in PRODUCE or any(node in voting for node in self.seen.nodes[name]):
+                continue
+            self.world.note("elsewhere", name)
+            self.seen.nodes[name] = [self._rng.choice(voting)]
+            if self.world.hosts[name].alive:
+                self.world.kill(name)
+            self.world.start(name, program)
 
     def _living(self) -> list[Machine]:
         return [each for each in self.machines.values() if each.holds_data and not each.stays_dead]

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import pytest
 
+from duckrow.node.row import View
 from duckrow.tools import fuzz
+from sim.cluster_operator import Operator
 from sim.cluster_plan import DAMAGE, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
 from sim.cluster_scenario import run_seed
 from sim.plan import TopicPlan
+from sim.workload import Observed
+from sim.world import World
 
 from .test_determinism import fresh_process
 
@@ -27,6 +33,8 @@ FAILED_ONCE = {
     "nobody_remembers_the_start_that_the_view_names": 1011,
     "a_producer_leaves_a_machine_that_alone_has_what_it_accepted": 5001,
     "an_accepted_entry_is_refused_when_it_is_ordered": 6007,
+    "a_node_with_a_new_disk_is_taken_for_another_row": 995_008,
+    "a_witness_plays_the_part_of_who_keeps_the_row": 995_007,
 }
 
 
@@ -124,6 +132,46 @@ def test_where_clocks_are_apart_entries_grow_old_by_the_time_of_the_row() -> Non
     outcome = run_seed(1, plan)
 
     assert outcome.ok, outcome
+
+
+def test_who_knows_only_a_machine_without_a_vote_produces_at_another_one_in_the_end() -> None:
+    plan = ClusterPlan(
+        seconds=2.0,
+        calm=1.0,
+        producers=6,
+        gap=0.3,
+        doors=1,
+        machines=4,
+        edges=((1, 2), (1, 3), (2, 3), (3, 4)),
+        observers=(4,),
+    )
+
+    outcome = run_seed(1, plan)
+
+    assert outcome.ok, outcome
+    assert outcome.counts["elsewhere"] >= 1
+
+
+def test_an_operator_lets_a_witness_play_the_part_of_a_witness_alone() -> None:
+    """It has no node: as a member it would never tell its clock; nor does the node of a new witness go on."""
+    asked: list[Mapping[str, Any]] = []
+    plan = ClusterPlan(witnesses=(3, 5), machines=5, observers=(4, 5))
+    world = World(1)
+
+    class Listening(Operator):
+        def view(self) -> View:
+            voters = tuple((id_, 1, b"", id_ != 3) for id_ in (1, 2, 3))
+            return View(1, (), b"", 0, "fsync", voters=voters)
+
+        def _ask(self, what: str, asks: Mapping[str, Any], rng: random.Random) -> None:
+            asked.extend([asks] if what == "replace" else [])
+
+    operator, rng = Listening(world, plan, Observed(plan), {}), world.rng("wishes")
+    for _ in range(200):
+        operator.wish(rng)
+
+    pairs = {(asks["node"], asks["instead_of"]) for asks in asked}
+    assert pairs == {("m4", "m1"), ("m4", "m2"), ("m5", "m3")}
 
 
 def test_the_seeds_draw_every_shape_level_and_fault() -> None:
