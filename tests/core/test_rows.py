@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clikit import console_of
 from duckrow.node import columns
 from duckrow.node.entries import Batch
-from duckrow.node.errors import Refused
+from duckrow.tools.command import UsageError
 from duckrow.tools.console import Console
 from duckrow.tools.output import Table, Template, Values, output_of
 from duckrow.tools.rows import ENTRY_COLUMNS, ENTRY_FIELDS, Row, cell, entry_rows, json_lines
@@ -223,5 +223,5 @@ def test_a_template_without_fields_and_one_with_unknown_ones() -> None:
     Template(console, r"x\\n\0", ENTRY_FIELDS).put([entry_row()])
 
     assert out(console) == b"x\\n\0\n"
-    with pytest.raises(Refused, match="there are topic, partition"):
+    with pytest.raises(UsageError, match="there are topic, partition"):
         Template(console, "{nix}", ENTRY_FIELDS)
