@@ -178,7 +178,7 @@ class Links:
 
     def refuse(self, peers: frozenset[int]) -> None:
         """No link with these, until it is said again for which."""
-        for peer in peers - self.refused:
+        for peer in sorted(peers - self.refused):
             self.hang_up(peer, "the link is cut by command")
         if self.refused - peers:
             self._admitted.set()

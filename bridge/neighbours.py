@@ -261,7 +261,7 @@ class Neighbours:
             neighbour.feeds = set()  # it ignores streams of another view than its own (F8)
             return
         before, neighbour.feeds = neighbour.feeds, set(link.wants) & streams.of.keys()
-        for origin in before - neighbour.feeds:
+        for origin in sorted(before - neighbour.feeds):
             neighbour.told.pop(origin, None)
         for origin in sorted(neighbour.feeds - before):
             have = link.wants[origin]

@@ -207,13 +207,13 @@ def encoded(bundle: Bundle) -> Encoded:
 
     A bundle is written, sent and told, one soon after the other: the last few are remembered.
     """
-    found = _recent.get(id(bundle))
+    found = _recent.get(id(bundle))  # sim-ok: the same bytes, whatever the address
     if found is not None:
         return found[1]  # what is remembered lives, so no other has its id
     if len(_recent) == RECENT_BUNDLES:
         del _recent[next(iter(_recent))]
     form = _encoded(bundle)
-    _recent[id(bundle)] = bundle, form
+    _recent[id(bundle)] = bundle, form  # sim-ok: see above
     return form
 
 
@@ -230,7 +230,8 @@ def _encoded(bundle: Bundle) -> Encoded:
     return made
 
 
-_recent: dict[int, tuple[Bundle, Encoded]] = {}  # by id
+# By id.  Nodes of a simulation share it: what is in it follows from its bundle alone.
+_recent: dict[int, tuple[Bundle, Encoded]] = {}  # sim-ok: see above
 
 
 def _gather(commands: Sequence[Command]) -> tuple[list[Buffer], int]:

@@ -21,6 +21,7 @@ import attrs
 REAL = {
     "realio.py",
     "realnet.py",
+    "locks.py",
     "daemon.py",
     "supervising.py",
     "running.py",

@@ -466,7 +466,9 @@ def trips_over_links_of(seconds: float) -> list[float]:
             there = cluster.machines[other]
             expected = there.position + 1
             turn = makers.Turn(bytes([one]) * 16, seq, time=EPOCH_US)
-            cluster.machines[one].bridge.submit([makers.produce(turn, "rides", BODY, 3)])
+            bridge = cluster.machines[one].bridge
+            bridge.submit([makers.produce(turn, "rides", BODY, 3)])
+            await bridge.turn()
             while there.position < expected:
                 await trio.sleep(0.00001)
 

@@ -25,7 +25,7 @@ _BUGS = [
         "what is told to be durable is",
         "bridge/syncing.py",
         "                await self._store.sync()\n                self.done = token",
-        "                self.done = token\n                self._on_synced()\n                await self._store.sync()",
+        "                self.done = token\n                await self._on_synced()\n                await self._store.sync()",
     ),
     (
         "sync_answers_for_later_writes",
