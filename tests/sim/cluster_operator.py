@@ -53,6 +53,12 @@ class Operator:
         view = self.view()
         return {} if view is None else {voter[0]: Voter(*voter) for voter in view.voters}
 
+    @property
+    def is_asking(self) -> bool:
+        """Who votes may still change."""
+        hosts = self._world.hosts
+        return any(hosts[f"operator-{n}"].alive for n in range(1, self._wishes + 1))
+
     # -- what is wished -----------------------------------------------------------------------
 
     def wish(self, rng: random.Random) -> None:

@@ -163,7 +163,7 @@ class _Run:
         if "voters" in self.plan.faults and self._rng.random() < 0.5:
             await self.operator.give_back(self._rng)
             await self._probe()
-        self._go_elsewhere()
+        await self._go_elsewhere()
         began = max(trio.current_time(), self.world.net.settled_at) + 1.0
         seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
@@ -204,14 +204,17 @@ class _Run:
                 if self.world.hosts[name].alive:
                     self.world.kill(name)
 
-    def _go_elsewhere(self) -> None:
-        """Who knows only machines without a vote produces at another one, as it is told to."""
+    async def _go_elsewhere(self) -> None:
+        """Who knows only machines without a vote looks for another one, as it is told to."""
+        with trio.move_on_after(SETTLE_SECONDS):
+            while self.operator.is_asking or not self._voting():
+                await trio.sleep(0.1)
         voting = self._voting()
         for name, program in self.seen.programs.items():
             if name[0] not in PRODUCE or any(node in voting for node in self.seen.nodes[name]):
                 continue
             self.world.note("elsewhere", name)
-            self.seen.nodes[name] = [self._rng.choice(voting)]
+            self.seen.nodes[name] = [each.node_name for each in self._living()]
             if self.world.hosts[name].alive:
                 self.world.kill(name)
             self.world.start(name, program)
@@ -237,7 +240,8 @@ class _Run:
         for machine in self._living():
             probe(machine.node_name)
         with trio.move_on_after(SETTLE_SECONDS):
-            while any(name not in done for name in self._voting()):
+            # Just after all bridges were killed there is none that knows who votes.
+            while not self._voting() or any(name not in done for name in self._voting()):
                 await trio.sleep(0.1)
                 self.hands[0].revive()  # what was on its way to an orderly end came to it
         for name in self._voting():
