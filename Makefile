@@ -16,8 +16,10 @@ lint: setup
 	@.venv/bin/mypy
 	@.venv/bin/mypy tests
 
+# Spark's own tests share one session, so they are in one process.
 test: lint
-	@$(PYTHON) -m pytest -q -n auto --dist worksteal
+	@$(PYTHON) -m pytest -q -n auto --dist worksteal --ignore tests/spark
+	@$(PYTHON) -m pytest -q tests/spark
 
 test-long: lint
 	@DUCKROW_EXAMPLES=fresh $(PYTHON) -m pytest -q tests/core

@@ -10,18 +10,19 @@ own.  What was produced with `wait="none"` goes out with the calls that follow, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import asks
 from .addresses import Address
-from .asks import FOLLOW_SECONDS, PULL_BYTES, PULL_ENTRIES, TIMEOUT, Following, Wish
+from .asks import PULL_BYTES, PULL_ENTRIES, TIMEOUT, Following, Wish
 from .blockingline import Line
+from .blockingreads import Between, Follow, Watch
 from .clientcalls import Call, Receipt, Receipts
 from .columns import HeadersLike
-from .entries import Entries, Entry
-from .errors import DuckrowError, NoQuorum, Timeout
+from .entries import Entries
+from .errors import DuckrowError, NoQuorum
 from .limits import CLIENT_BYTES_MAX
 from .parts import Text
 from .topicinfo import Pin, TopicInfo
@@ -158,6 +159,29 @@ class Client:
     def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
         """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""
         return Follow(self._line, Following(topic, after, partition), self._timeout)
+
+    def between(
+        self,
+        topic: str,
+        first: int,
+        last: int,
+        *,
+        partition: int = 0,
+        max_bytes: int = PULL_BYTES,
+        topic_id: int = 0,
+        timeout: float | None = None,
+        kept: bool = False,
+    ) -> Between:
+        """Entries `first` to `last` of a partition, a pull after the other; the next one is on its way
+        while one is looked at.  What was pruned is left out; what is not there yet is waited for.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        where = topic, partition, topic_id, max_bytes
+        return Between(self._line, where, first, last, seconds, kept=kept)
+
+    def watch(self) -> Watch:
+        """Waits for news of several topics at once."""
+        return Watch(self._line)
 
     # -- topics ---------------------------------------------------------------------------------------
 
@@ -317,50 +341,3 @@ class Client:
 
     def _ask_again(self, receipt: Receipt) -> Receipt:
         return self._receipt_of(self._do(asks.receipt(receipt, None, wait=True)))
-
-
-class Follow(Iterator[Entry]):
-    """Entries for ever.  Interrupted and asked again, it goes on where it was."""
-
-    def __init__(self, line: Line, following: Following, timeout: float) -> None:
-        self._line, self._following, self._timeout = line, following, timeout
-        self._call: Call | None = None
-        self._entries: Iterator[Entry] = iter(())
-
-    def __iter__(self) -> Iterator[Entry]:  # noqa: PYI034 - what is quicker than itself
-        """For loops: no Python runs for a single entry."""
-        while True:
-            yield from self._entries
-            self._fetch()
-
-    def __next__(self) -> Entry:
-        """
-        Raises:
-            Conflict: the topic is another one now.
-        """
-        while True:
-            for entry in self._entries:
-                return entry
-            self._fetch()
-
-    def close(self) -> None:
-        """The next entries are not fetched any more; what was fetched stays."""
-        call, self._call = self._call, None
-        if call is not None:
-            self._line.give_up(call)
-
-    def _fetch(self) -> None:
-        line = self._line
-        call = self._call or self._ask()
-        self._call = None  # whatever comes now, it is not asked twice
-        try:
-            found: Entries = line.wait(call, line.deadline(self._timeout + FOLLOW_SECONDS))
-        except Timeout:
-            return
-        self._following.took(found)
-        self._call = self._ask()
-        line.advance()
-        self._entries = iter(found)
-
-    def _ask(self) -> Call:
-        return self._line.begin(self._following.wish().make)

@@ -131,17 +131,21 @@ class Line:
 
     def wait_for_room(self, limit: int, deadline: float) -> bool:
         """Until no more than so many bytes wait to be sent."""
+        return self.wait_until(_Room(self, limit), deadline)
+
+    def wait_until(self, doing: Doing, deadline: float) -> bool:
+        """Sends and receives until it is done, which this tells, or there is no more time."""
         try:
-            while self.unsent_bytes > limit and time.monotonic() < deadline:
+            while not doing.done and not self.is_closed and time.monotonic() < deadline:
                 with self._receiving:
                     self._has_leader = True
-                    self._lead(_Room(self, limit), deadline)
+                    self._lead(doing, deadline)
                     self._has_leader = False
                 self._wake()
         except BaseException:
             self._interrupted()
             raise
-        return self.unsent_bytes <= limit
+        return doing.done
 
     @property
     def unsent_bytes(self) -> int:

@@ -12,7 +12,7 @@ makes an object; whoever iterates gets an `Entry` each, made a batch at a time i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, repeat
 from typing import NamedTuple, SupportsIndex, overload
@@ -105,12 +105,13 @@ _entry = partial(tuple.__new__, Entry)
 class Entries(Sequence[Entry]):
     """What a pull brings: a sequence of entries, perhaps empty, never to be changed.
 
-    `first` and `last` are the numbers that the partition held when it was read; `missing` says how
-    many entries after the cursor were pruned before they could be read.  A pull goes on with
-    `after`, at any node; `topic_id` says which topic of that name it was.
+    `first` and `last` are the numbers that the partition held when it was read, `spans` those of all
+    partitions that were asked for; `missing` says how many entries after the cursor were pruned before
+    they could be read.  A pull goes on with `after`, at any node; `topic_id` says which topic of that
+    name it was.
     """
 
-    __slots__ = ("_ends", "after", "batches", "first", "last", "missing", "topic_id")
+    __slots__ = ("_ends", "after", "batches", "first", "last", "missing", "spans", "topic_id")
 
     def __init__(
         self,
@@ -121,8 +122,10 @@ class Entries(Sequence[Entry]):
         last: int = 0,
         after: After = 0,
         topic_id: int = 0,
+        spans: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self.after = after
+        self.spans = spans or {}
         self.topic_id = topic_id
         self.batches = tuple(batches)
         self.missing = missing
@@ -199,4 +202,5 @@ def entries_of(topic: str, pulled: Pulled) -> Entries:
         last=last,
         after=pulled.after,
         topic_id=pulled.topic_id,
+        spans=pulled.spans,
     )

@@ -9,7 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ["node", "bridge", "cluster", "tools"]
-SOURCES = sorted(p for folder in [*FOLDERS, "tests"] for p in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(
+    path
+    for folder in [*FOLDERS, "src/pyspark_duckrow", "tests"]
+    for path in (ROOT / folder).rglob("*.py")
+)
 
 MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "logging"}
 

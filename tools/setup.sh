@@ -27,6 +27,17 @@ if ! command -v sshd >/dev/null && [ ! -x /usr/sbin/sshd ]; then
     fi
 fi
 
+# Spark runs on Java.
+if ! command -v java >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "setup: installing a Java runtime"
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless >/dev/null
+    else
+        echo "setup: please install a Java runtime, 17 or newer, which Spark and its tests need" >&2
+    fi
+fi
+
 # What was installed is named by what it was installed from.
 wanted=$("$python" -c 'import sys, zlib, pathlib as p; print(sys.version, p.Path.cwd(), zlib.crc32(p.Path("pyproject.toml").read_bytes()))')
 if [ -f .venv/installed ] && [ "$(cat .venv/installed)" = "$wanted" ]; then
@@ -48,5 +59,5 @@ fi
 
 echo "setup: making .venv"
 "$python" -m venv --clear .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,plot,zstd,test]'
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,plot,spark,zstd,test]'
 printf '%s\n' "$wanted" > .venv/installed

@@ -1,0 +1,227 @@
+"""What there is to read: asked of a node, and where a read begins and ends in it.
+
+    look        the partitions that a read means, with their first and last numbers
+    places      earliest, latest, offsets or times become the next number of each partition
+    within      what was pruned, or is not there: an error with the numbers, or a warning
+
+Blocking: it runs where a query is planned, and asks as little as possible.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from duckrow.node.blocking import Client
+from duckrow.node.errors import NotFound, Refused
+
+from .offsets import EARLIEST, EARLIEST_NUMBER, LATEST_NUMBER, Offsets, Place, Specified
+from .options import Options
+from .ranges import Range
+
+log: Final = logging.getLogger("duckrow.spark")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Extent(NamedTuple):
+    """What a partition holds."""
+
+    topic_id: int  # 0: there is no such topic yet
+    first: int
+    last: int
+    bytes: int
+
+    @property
+    def next(self) -> int:
+        return self.last + 1
+
+    @property
+    def entry_bytes(self) -> float:
+        return self.bytes / max(1, self.next - self.first)
+
+
+Extents = dict[Place, Extent]
+
+
+def look(client: Client, options: Options) -> Extents:
+    """
+    Raises:
+        NotFound: a partition that was assigned is not there.
+        DuckrowError: nobody answers.
+    """
+    return look_at(client, names(client, options), options)
+
+
+def names(client: Client, options: Options) -> list[str]:
+    """The topics that are meant, whether there are such or not."""
+    if options.pattern:
+        matches = re.compile(options.pattern).fullmatch
+        return [name for name in client.topics() if matches(name)]
+    return sorted({topic for topic, _ in options.assign} | set(options.subscribe))
+
+
+def look_at(client: Client, topics: list[str], options: Options) -> Extents:
+    """Of some of them; a topic that is not there is empty."""
+    found: Extents = {}
+    for name in topics:
+        try:
+            info = client.topic(name)
+        except NotFound:
+            found[name, 0] = Extent(0, 1, 0, 0)
+            continue
+        for each in info.partitions:
+            found[name, each.partition] = Extent(info.id, each.first, each.last, each.bytes)
+    if not options.assign:
+        return found
+    for topic, partition in options.assign:
+        if topic in topics and (topic, partition) not in found:
+            count = sum(name == topic for name, _ in found)
+            raise NotFound(
+                f"option assign names partition {partition} of topic {topic!r}, which has {count}"
+            )
+    return {place: extent for place, extent in found.items() if place in options.assign}
+
+
+def starting(client: Client, options: Options, extents: Extents) -> Offsets:
+    """Where a read begins.
+
+    Raises:
+        Refused: offsets or times for other partitions than there are, or a time without an entry.
+    """
+    times = _times(options.starting_time, options.starting_times, extents)
+    if times is not None:
+        _check_same("startingOffsetsByTimestamp", times, extents)
+        return {
+            place: _at_time(client, place, times[place], extent, options.time_strategy)
+            for place, extent in extents.items()
+        }
+    return _specified("startingOffsets", options.starting, extents)
+
+
+def ending(client: Client, options: Options, extents: Extents) -> Offsets:
+    """Where a batch ends.
+
+    Raises:
+        Refused: see `starting`.
+    """
+    times = _times(options.ending_time, options.ending_times, extents)
+    if times is not None:
+        _check_same("endingOffsetsByTimestamp", times, extents)
+        return {
+            place: _at_time(client, place, times[place], extent, "latest")
+            for place, extent in extents.items()
+        }
+    if not isinstance(options.ending, str) and EARLIEST_NUMBER in options.ending.values():
+        raise Refused("option endingOffsets says -2, the earliest: a batch cannot end there")
+    return _specified("endingOffsets", options.ending, extents)
+
+
+def ranges(start: Offsets, end: Offsets, extents: Extents, options: Options) -> list[Range]:
+    """From where to where, in each partition that has something; what is lost is told.
+
+    Raises:
+        Refused: entries are lost, and that is not allowed.
+    """
+    found = []
+    for place, next_ in sorted(end.items()):
+        extent = extents.get(place)
+        first = start.get(place)
+        if extent is None:
+            raise Refused(f"partition {place[1]} of topic {place[0]!r} is not there any more")
+        if first is None:  # it came while the stream ran
+            first = extent.first
+        first, next_ = within(place, first, next_, extent, options.fail_on_loss)
+        if first < next_:
+            found.append(Range(place[0], extent.topic_id, place[1], first, next_))
+    return found
+
+
+def within(place: Place, first: int, next_: int, extent: Extent, fail: bool) -> tuple[int, int]:
+    """The part of a range that there is."""
+    if first > extent.next or next_ > extent.next:
+        wanted = max(first, next_)
+        lost(
+            f"topic {place[0]!r} partition {place[1]} ends with entry {extent.last:,}, and the next one "
+            f"to read was to be {wanted:,}: is it another topic of that name?",
+            fail,
+        )
+        # What is there is new: none of it was read.
+        return (extent.first if first > extent.next else first), extent.next
+    if first < extent.first and first < next_:
+        lost(
+            f"topic {place[0]!r} partition {place[1]}: entries {first:,} to "
+            f"{min(extent.first, next_) - 1:,} were pruned before they were read; the first one there is "
+            f"is {extent.first:,}",
+            fail,
+        )
+        return extent.first, max(next_, extent.first)
+    return first, next_
+
+
+def lost(what: str, fail: bool) -> None:
+    """
+    Raises:
+        Refused: that is not allowed.
+    """
+    if fail:
+        raise Refused(f"{what}; to go on all the same, set failOnDataLoss to false")
+    log.warning("data_lost: %s", what)
+
+
+def _specified(name: str, told: Specified, extents: Extents) -> Offsets:
+    if isinstance(told, str):
+        return {
+            place: extent.first if told == EARLIEST else extent.next
+            for place, extent in extents.items()
+        }
+    _check_same(name, told, extents)
+    return {place: _number(told[place], extent) for place, extent in extents.items()}
+
+
+def _number(told: int, extent: Extent) -> int:
+    if told == EARLIEST_NUMBER:
+        return extent.first
+    return extent.next if told == LATEST_NUMBER else told
+
+
+def _check_same(name: str, told: Mapping[Place, int], extents: Extents) -> None:
+    """
+    Raises:
+        Refused: these are not the partitions that there are.
+    """
+    missing, unknown = sorted(extents.keys() - told.keys()), sorted(told.keys() - extents.keys())
+    if missing or unknown:
+        problem = f"does not name {_places(missing)}" if missing else f"names {_places(unknown)}"
+        raise Refused(
+            f"option {name} {problem}: it has to name each partition that is read, and no other "
+            f"({_places(sorted(extents))})"
+        )
+
+
+def _places(places: list[Place]) -> str:
+    return ", ".join(f"{topic}/{partition}" for topic, partition in places) or "none"
+
+
+def _times(
+    for_all: int | None, by_place: dict[Place, int] | None, extents: Extents
+) -> dict[Place, int] | None:
+    return by_place if for_all is None else dict.fromkeys(extents, for_all)
+
+
+def _at_time(client: Client, place: Place, time_ms: int, extent: Extent, strategy: str) -> int:
+    """The number of the first entry that is not older."""
+    topic, partition = place
+    since = _EPOCH + timedelta(milliseconds=time_ms)
+    if extent.topic_id:
+        found = client.pull(topic, since, partition=partition, limit=1, topic_id=extent.topic_id)
+        if found.batches:
+            return found.batches[0].first
+    if strategy == "latest":
+        return extent.next
+    raise Refused(
+        f"no entry of topic {topic!r} partition {partition} is of {since} ({time_ms} ms) or later; "
+        "to begin with what is new, set startingOffsetsByTimestampStrategy to latest"
+    )
