@@ -4,7 +4,7 @@ Only an item moves the time of the row, so everything here happens at an item, b
 on every node alike.  Whoever wants it to happen while nothing else does submits a clock command
 when `next_due` says so.
 
-At most 128 partitions are pruned with an item, those longest due first; the rest with the next.
+At most 64 partitions are pruned with an item, those longest due first; the rest with the next.
 Those that a new policy has not reached yet (sweeping.py) wait until it has.
 """
 

@@ -13,8 +13,7 @@ needs the store waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -527,7 +526,7 @@ class BridgedStore:
     async def drop(self, numbers: Iterable[int]) -> list[int]:
         return list((await self._row.ask(What.DROP, list(numbers)))[0])
 
-    async def rewrite(self, segment: int, live: AbstractSet[int]) -> int:
+    async def rewrite(self, segment: int, live: Collection[int]) -> int:
         found, _ = await self._row.ask(What.REWRITE, segment, places=sorted(live))
         return int(found)
 

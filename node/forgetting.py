@@ -14,8 +14,8 @@ that is missing in the middle is told from one that was lost.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 
 from . import cbor
 from .env import Disk, File
@@ -92,7 +92,7 @@ class Forgetting:
             raise self._writer.fail("dropping a segment", error) from error
         return going
 
-    async def rewrite(self, number: int, live: AbstractSet[int]) -> int:
+    async def rewrite(self, number: int, live: Collection[int]) -> int:
         """Leaves out what is dead if of its bodies those at the places `live` are not.
 
         Returns how many bytes of the disk that gave back.  0: it would have been less than half of
@@ -106,44 +106,55 @@ class Forgetting:
         """
         self._check_may_go(number)
         segment, handle = self._shelf.get(number), await self._shelf.files.acquire(number)
-        try:
-            items = frozenset(await self._shelf.places(segment))
-            rewriting = Rewriting(segment, live, items)
-            await rewriting.look(handle.file)
-            if rewriting.freed < WORTH_FREEING * rewriting.allocated:
-                return 0
-            self._check_may_go(number)  # its index may have turned out to be damaged
-            await self._replace(segment, handle.file, rewriting)
-        finally:
-            self._shelf.files.release(handle)
+        async with self._aside(segment_file(number) + ASIDE) as aside:
+            try:
+                items = frozenset(await self._shelf.places(segment))
+                rewriting = Rewriting(segment, live, items)
+                await rewriting.look(handle.file)
+                if rewriting.freed < WORTH_FREEING * rewriting.allocated:
+                    return 0
+                self._check_may_go(number)  # its index may have turned out to be damaged
+                await self._copy(handle.file, aside, rewriting)
+            finally:
+                self._shelf.files.release(handle)
+            # Closed before its name goes: all would wait while the blocks of an open one are freed.
+            self._shelf.files.forget(number)
+            await self._replace(segment, aside, rewriting)
         segment.rewritten = True
-        self._shelf.files.forget(number)
+        self._shelf.files.forget(number)  # somebody may have read it meanwhile
         return rewriting.freed
 
-    async def _replace(self, segment: Segment, old: File, rewriting: Rewriting) -> None:
-        name = segment_file(segment.number)
+    async def _copy(self, old: File, aside: str, rewriting: Rewriting) -> None:
+        new = await self._disk.open(aside, create=True)
         try:
-            new = await self._disk.open(name + ASIDE, create=True)
-            try:
-                new.truncate(0)
-                await rewriting.copy(old, new)
-                await new.sync()
-            finally:
-                new.close()
-            await self._raise_floor([segment])
-            # The index says so first: what is missing is then known to have been left out.
-            if not await self._shelf.index_rewritten(segment, rewriting.mark):
-                raise self._writer.full()
-            await self._disk.rename(name + ASIDE, name)
-            await self._disk.sync_names()
+            new.truncate(0)
+            await rewriting.copy(old, new)
+            await new.sync()
+        finally:
+            new.close()
+
+    async def _replace(self, segment: Segment, aside: str, rewriting: Rewriting) -> None:
+        await self._raise_floor([segment])
+        # The index says so first: what is missing is then known to have been left out.
+        if not await self._shelf.index_rewritten(segment, rewriting.mark):
+            raise self._writer.full()
+        await self._disk.rename(aside, segment_file(segment.number))
+        await self._disk.sync_names()
+
+    @asynccontextmanager
+    async def _aside(self, name: str) -> AsyncIterator[str]:
+        """The name of a copy, of which nothing is left if it cannot take the place of the segment."""
+        try:
+            yield name
         except (Full, Corrupt):
-            await self._disk.unlink(name + ASIDE)
+            if await self._disk.exists(name):
+                await self._disk.unlink(name)
             raise
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise self._writer.fail("rewriting a segment", error) from error
-            if await self._disk.exists(name + ASIDE):
-                await self._disk.unlink(name + ASIDE)
+            if await self._disk.exists(name):
+                await self._disk.unlink(name)
             raise self._writer.full() from error
 
     def _check_may_go(self, number: int) -> None:

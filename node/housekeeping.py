@@ -30,7 +30,7 @@ from .giving import Send, give
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
 from .numberfolder import NumberFolder
-from .places import bytes_between, offset_of
+from .places import Places, bytes_between, offset_of
 from .reserve import OK
 from .row import Bundle, Item
 from .scrub import Pace
@@ -258,7 +258,14 @@ class Housekeeping:
 
     async def _rewrite(self, segment: int) -> bool:
         """False: there is no room for the copy."""
-        numbers, live = self._keeper.numbers, set[int]()
+        live = Places()
+        fits = await self._leave_out(segment, live)
+        while live.shed():
+            await trio.lowlevel.checkpoint()
+        return fits
+
+    async def _leave_out(self, segment: int, live: Places) -> bool:
+        numbers = self._keeper.numbers
         try:
             for places in numbers.live_places(segment):
                 live.update(places)

@@ -41,7 +41,7 @@ NOWHERE = 0  # no segment has this number
 REMIND_SECONDS_MIN = 0.001  # between two clock commands
 REMIND_SECONDS_MAX = 1.0  # the wall clock may be set while somebody waits for it
 SHOWN_FIRST = 4  # readers that wait for what came; more of them would hold up its producer
-EFFECTS_AT_ONCE = 256  # of what is applied before others get a turn: some milliseconds
+EFFECTS_AT_ONCE = 128  # of what is applied before others get a turn: some milliseconds
 HEADS_MAX = 4_096  # decoded, of commands that are not applied yet
 
 

@@ -9,7 +9,6 @@ The node submits commands and follows items; it never orders.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 from .commands import Command
@@ -68,7 +67,7 @@ class Store(Bodies, Protocol):
         """Which of these segments went; the store has the last word (N6)."""
         ...
 
-    async def rewrite(self, segment: int, live: AbstractSet[int]) -> int:
+    async def rewrite(self, segment: int, live: Collection[int]) -> int:
         """Without the dead bodies; how many bytes that gave back.
 
         Raises:

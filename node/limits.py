@@ -66,6 +66,6 @@ WRITERS_MAX = 10_000  # of stages, whose last commit is remembered: as many stre
 RUNS_MAX = 2_048  # of a partition: pruning by age or bytes is exact to about a 500th of it
 RUNS_TOTAL = 2_000_000  # of all partitions: 64 MB, however many partitions there are
 RUNS_MIN = 64  # of a partition, even if there are very many
-PARTITIONS_PER_ITEM = 128  # pruned for their age, and as many for a policy: others wait for them
+PARTITIONS_PER_ITEM = 64  # pruned for their age, and as many for a policy: others wait for them
 FORGOTTEN_PER_COMMAND = 16  # of what a lowered limit leaves too many of: lanes, writers, ids
 ENTRY_FUTURE_US_MAX = 30_000_000  # an entry's time is at most this far past the row's time

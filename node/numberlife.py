@@ -145,6 +145,8 @@ class Life:
         if file is None:
             return
         for index, key in enumerate(file.keys.tolist()):
+            if index % PLACES_AT_ONCE == PLACES_AT_ONCE - 1:
+                yield []  # most partitions may have nothing
             first = self._firsts.get(key, 1)
             if key in self.leads and file.lasts[index] >= first:
                 start, stop = file.span(index)

@@ -47,7 +47,7 @@ from .numberlife import Life
 from .places import SEGMENT_SHIFT, segment_of
 from .upkeep import Usage
 
-INSTALLED_AT_ONCE: Final = 512  # partitions, between two looks at the loop
+INSTALLED_AT_ONCE: Final = 128  # partitions, between two looks at the loop
 _pack = ROW.pack
 
 

@@ -8,8 +8,11 @@ Places grow with the log, so they also serve as *addresses*: "durable up to here
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 OFFSET_SHIFT = 14
 SEGMENT_SHIFT = 38
+_NEAR_SHIFT = OFFSET_SHIFT + 16  # half a mebibyte
 COMMAND_MASK = (1 << OFFSET_SHIFT) - 1
 OFFSET_MASK = (1 << (SEGMENT_SHIFT - OFFSET_SHIFT)) - 1
 
@@ -41,3 +44,38 @@ def command_of(place: int) -> int:
 def record_of(place: int) -> int:
     """The place without its command: where the record starts."""
     return place & ~COMMAND_MASK
+
+
+class Places:
+    """Any number of places, in sets of some thousand at most: one that holds them all would keep
+    everybody waiting for some milliseconds when it grows, and again when it is let go."""
+
+    def __init__(self, places: Iterable[int] = ()) -> None:
+        self._near: dict[int, set[int]] = {}
+        self.update(places)
+
+    def update(self, places: Iterable[int]) -> None:
+        near = self._near
+        for place in places:
+            region = place >> _NEAR_SHIFT
+            if region not in near:
+                near[region] = set()
+            near[region].add(place)
+
+    def __contains__(self, place: object) -> bool:
+        assert isinstance(place, int)
+        near = self._near.get(place >> _NEAR_SHIFT)
+        return near is not None and place in near
+
+    def __iter__(self) -> Iterator[int]:
+        for region in sorted(self._near):
+            yield from sorted(self._near[region])
+
+    def __len__(self) -> int:
+        return sum(map(len, self._near.values()))
+
+    def shed(self) -> bool:
+        """Lets some of them go.  False: there are none."""
+        if self._near:
+            self._near.popitem()
+        return bool(self._near)

@@ -15,7 +15,6 @@ It does not order anything: whoever appends says what the next item is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 import attrs
@@ -349,7 +348,7 @@ class RowStore:
         async with self.mending.lock:
             return await self._forgetting.drop([each for each in numbers if each not in held])
 
-    async def rewrite(self, segment: int, live: AbstractSet[int]) -> int:
+    async def rewrite(self, segment: int, live: Collection[int]) -> int:
         """Leaves out what is dead if of the bodies those at the places `live` are not (sparse.py).
 
         Returns how many bytes of the disk that gave back; what stays keeps its offset, and `floor`

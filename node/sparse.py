@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -51,7 +52,8 @@ BLOCK_BYTES: Final = (
     4 * KIB
 )  # of most file systems; with larger ones less becomes free than is said
 _COPY_BYTES: Final = 1 * MIB
-_STEPS_AT_ONCE: Final = 64  # records and commands: then other tasks get a turn
+_STEPS_AT_ONCE: Final = 64  # commands, and a record counts as some: then other tasks get a turn
+_STEPS_OF_RECORD: Final = 4
 _ORDERED_MAX: Final = 4_096  # places in the head of a GAP, which has to fit 65,535 bytes
 
 
@@ -84,7 +86,7 @@ class Rewriting:
     """
 
     segment: Segment
-    live: AbstractSet[int]
+    live: Collection[int]
     items: AbstractSet[int]
     gaps: list[Gap] = attrs.field(factory=list, init=False)
     allocated: int = attrs.field(default=0, init=False)  # bytes of whole blocks that the file has
@@ -127,7 +129,7 @@ class Rewriting:
             if segment.rewritten:
                 self._fill(window, base, offset, _end_of(record))
             await self._take(record, window, base)
-            await self._step()
+            await self._step(_STEPS_OF_RECORD)
             offset = record.end
         self._end_run(segment.size)
         both = int.from_bytes(self._filled, "little") & ~int.from_bytes(self._needed, "little")
@@ -314,10 +316,11 @@ class Rewriting:
         file = segment_file(self.segment.number)
         return Corrupt(f"{file} is damaged at offset {offset:,}: it is not rewritten")
 
-    async def _step(self) -> None:
+    async def _step(self, steps: int = 1) -> None:
         """A segment holds hundreds of thousands of commands: nobody shall wait for all of them."""
-        self._steps += 1
-        if not self._steps % _STEPS_AT_ONCE:
+        self._steps += steps
+        if self._steps >= _STEPS_AT_ONCE:
+            self._steps = 0
             await trio.lowlevel.checkpoint()
 
 

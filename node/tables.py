@@ -9,6 +9,8 @@ slices, still finds every row as it was when it began:
     put(d, 4)      {..., d: 4}            d was not there when it began, so nobody will ask for it
 
 Nothing is copied but the list of keys, and a table that nobody captures pays for one comparison.
+What was noted is let go little by little, with the changes that follow: many thousand old values at
+once would keep everybody waiting for some milliseconds.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
+LET_GO_AT_ONCE = 8  # rows that were noted, with a change of one
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -24,11 +28,12 @@ V = TypeVar("V")
 class Table(Generic[K, V]):
     """Rows whose order means nothing: nothing may be decided by it."""
 
-    __slots__ = ("_noted", "rows")
+    __slots__ = ("_capturing", "_noted", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[K, V] = {}  # to read from; changed by `put` and `drop` only
         self._noted: dict[K, V] | None = None
+        self._capturing = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -45,18 +50,24 @@ class Table(Generic[K, V]):
 
     def begin(self) -> Iterator[tuple[K, V]]:
         """The rows as they are now, however slowly they are taken; until `end`."""
-        assert self._noted is None, "a table is captured once at a time"
-        self._noted = {}
+        assert not self._capturing, "a table is captured once at a time"
+        self._capturing, self._noted = True, {}
         return self._as_begun(list(self.rows), self._noted)
 
     def end(self) -> None:
-        self._noted = None
+        self._capturing = False
 
     def _note(self, key: K) -> None:
-        # A row that came after the beginning may get noted too; it is not in the list of keys.
         assert self._noted is not None
-        if key not in self._noted and key in self.rows:
-            self._noted[key] = self.rows[key]
+        if self._capturing:
+            # A row that came after the beginning may get noted too; it is not in the list of keys.
+            if key not in self._noted and key in self.rows:
+                self._noted[key] = self.rows[key]
+            return
+        for _ in range(min(LET_GO_AT_ONCE, len(self._noted))):
+            self._noted.popitem()
+        if not self._noted:
+            self._noted = None
 
     def _as_begun(self, keys: list[K], noted: dict[K, V]) -> Iterator[tuple[K, V]]:
         for key in keys:

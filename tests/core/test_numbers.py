@@ -24,8 +24,8 @@ from duckrow.node.numberfile import (
     key_of,
 )
 from duckrow.node.numbergrowing import restored
-from duckrow.node.numberlife import BATCH_BYTES
-from duckrow.node.numbers import Numbers, older
+from duckrow.node.numberlife import BATCH_BYTES, PLACES_AT_ONCE
+from duckrow.node.numbers import INSTALLED_AT_ONCE, Numbers, older
 from duckrow.node.places import place, segment_of
 
 STORE = b"one store's uuid"
@@ -401,12 +401,12 @@ def test_between_the_steps_of_an_install_everything_can_be_found_noted_and_delet
         note(numbers, truth.appended(2_000, 0, 1))
         note(numbers, truth.deleted(steps * 10))
         note(numbers, truth.deleted(2_000 - steps * 10))
-        note(numbers, truth.pruned(50 + steps, 0, 3))
-        note(numbers, truth.pruned(1_950 - steps, 0, 2))
+        note(numbers, truth.pruned(300 + steps, 0, 3))
+        note(numbers, truth.pruned(1_700 - steps, 0, 2))
         check(numbers, truth)
     check(numbers, truth)
 
-    assert steps == 3
+    assert steps == 2_000 // INSTALLED_AT_ONCE > 10
     assert numbers.usage.holders(0) == 2_000 - 1 - 2 * steps - steps
 
 
@@ -835,3 +835,16 @@ def test_nothing_is_remembered_of_a_deleted_topic() -> None:
     tables = (life._firsts, life._shrunk, life.leads, life._strays, numbers._widths)
     assert [len(table) for table in tables] == [0] * 5
     assert numbers.usage.holders(0) == numbers.usage.live(0) == 0
+
+
+def test_looking_for_the_live_in_a_segment_of_many_dead_partitions_lets_others_go_on() -> None:
+    truth, numbers, topics = Truth(), Numbers(STORE), 5 * PLACES_AT_ONCE
+    for topic in range(1, topics + 1):
+        note(numbers, truth.appended(topic, 0, 1))
+    truth.segment = 1
+    note(numbers, truth.item())
+    install(numbers)
+    for topic in range(1, topics + 1):
+        note(numbers, truth.deleted(topic))
+
+    assert list(numbers.live_places(0)) == [[]] * 5

@@ -49,9 +49,11 @@ async def turns_during(work: Callable[[], Awaitable[object]]) -> int:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_many_commands_at_once_are_applied_in_turns_with_others(level: str) -> None:
-    options = attrs.evolve(
-        SMALL, store=StoreOptions(level=level, soft_reserve_fraction=0.0, segment_bytes=1 << 20)
+    most = EFFECTS_AT_ONCE // 2
+    store = StoreOptions(
+        level=level, soft_reserve_fraction=0.0, segment_bytes=1 << 20, bundle_commands=most
     )
+    options = attrs.evolve(SMALL, store=store)
     count = 20 * EFFECTS_AT_ONCE
 
     async def work(node: Keeper) -> None:
@@ -60,7 +62,7 @@ def test_many_commands_at_once_are_applied_in_turns_with_others(level: str) -> N
 
         *before, last = produces(count)
         # The other may have come late to the first.
-        assert await turns_during(order) >= count // EFFECTS_AT_ONCE - 1
+        assert await turns_during(order) >= count // (EFFECTS_AT_ONCE + most) - 1
         assert node.state.partition(node.state.topics.rows["t"].id, 0).last == count
 
     run(Machine(), work, options)
