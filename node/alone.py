@@ -171,7 +171,8 @@ async def recovered(
     row.follow(state.position)
     keeper = sort(row, state, numbers, rng=env.rng, wall_us=env.wall_us, cache=rare_cache(env))
     housekeeping = Housekeeping(keeper, snapshots, folder, options, lost)
-    keeper.pins.restore(None if begun is None else begun.of(pins.CHUNK))
+    if begun is not None:
+        keeper.pins.restore(begun.of(pins.CHUNK), begun.of(pins.ARCHIVE))
     housekeeping.resume()
     await keeper.catch_up()
     numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))

@@ -19,7 +19,7 @@ from .limits import MIB, PULL_BYTES_MAX
 from .names import check_topic_name
 from .parts import Text
 from .requests import Ask, Verb
-from .topicinfo import Pin, TopicInfo, in_row
+from .topicinfo import Pin, Pinned, TopicInfo, in_row
 
 TIMEOUT: Final = 10.0  # seconds, of a call
 PULL_ENTRIES: Final = 1_000
@@ -173,18 +173,22 @@ def topic(name: str) -> Wish[TopicInfo]:
     return Wish(lambda core: core.ask(Verb.TOPIC, name), lambda fields: TopicInfo.of(name, fields))
 
 
-def pins(after: Pin | None = None) -> Wish[tuple[list[Pin], bool]]:
+def pins(after: Pin | None = None) -> Wish[tuple[Pinned, bool]]:
+    """A page of them, and whether others follow."""
     last = (after.topic, after.partition) if after else ()
-    return Wish(
-        lambda core: core.ask(Verb.PINS, *last),
-        lambda fields: ([Pin(*row[: len(Pin._fields)]) for row in fields[0]], bool(fields[1])),
-    )
+
+    def read(fields: Sequence[Any]) -> tuple[Pinned, bool]:
+        rows, more, durable, archive = fields[:4]
+        return Pinned([Pin(*row[: len(Pin._fields)]) for row in rows], durable, archive), bool(more)
+
+    return Wish(lambda core: core.ask(Verb.PINS, *last), read)
 
 
-def unpin(pin: Pin | None, safe: int, place: str, trouble: str) -> Wish[None]:
+def unpin(pin: Pin | None, safe: int, place: str, trouble: str, archive: str) -> Wish[None]:
     what = (pin.topic, pin.topic_id, pin.partition) if pin else ("", 0, 0)
     return Wish(
-        lambda core: core.ask(Verb.UNPIN, *what, safe, place, trouble), lambda _fields: None
+        lambda core: core.ask(Verb.UNPIN, *what, safe, place, trouble, archive),
+        lambda _fields: None,
     )
 
 

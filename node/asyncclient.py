@@ -26,7 +26,7 @@ from .entries import Entries, Entry
 from .errors import Disconnected, DuckrowError, NoQuorum, Timeout
 from .limits import CLIENT_BYTES_MAX
 from .parts import Text
-from .topicinfo import Pin, TopicInfo
+from .topicinfo import Pin, Pinned, TopicInfo
 
 RECEIVE_BYTES: Final = 256 * 1024
 HELLO_SECONDS: Final = 5.0  # of a node that took the connection
@@ -154,21 +154,24 @@ class AsyncClient(ABC):
         where = topic, after, partition, limit, max_bytes, wait, topic_id, timeout
         return await self._do(asks.pull(*where, kept=kept))
 
-    async def pins(self) -> list[Pin]:
+    async def pins(self) -> Pinned:
         """The partitions that have an archive, and what of them only this node still has."""
         found, more = await self._do(asks.pins())
         while more:
-            page, more = await self._do(asks.pins(found[-1]))
-            found += page
+            page, more = await self._do(asks.pins(found.pins[-1]))
+            found.pins.extend(page.pins)
         return found
 
-    async def unpin(self, pin: Pin | None, safe: int = 0, *, place: str, trouble: str = "") -> None:
+    async def unpin(
+        self, pin: Pin | None, safe: int = 0, *, place: str, trouble: str = "", archive: str = ""
+    ) -> None:
         """The archive at `place` has that partition up to `safe`: the node need not keep it.
 
         Raises:
-            NotFound, Conflict, Refused: the topic is gone, another one, or not as far.
+            NotFound, Conflict, Refused: the topic is gone, another one, or not as far; or the node
+                has another archiver.
         """
-        await self._do(asks.unpin(pin, safe, place, trouble))
+        await self._do(asks.unpin(pin, safe, place, trouble, archive))
 
     def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
         """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""

@@ -25,7 +25,7 @@ from .entries import Entries
 from .errors import DuckrowError, NoQuorum
 from .limits import CLIENT_BYTES_MAX
 from .parts import Text
-from .topicinfo import Pin, TopicInfo
+from .topicinfo import Pin, Pinned, TopicInfo
 
 __all__ = ["TIMEOUT", "Client"]
 
@@ -140,21 +140,24 @@ class Client:
         where = topic, after, partition, limit, max_bytes, wait, topic_id, timeout
         return self._do(asks.pull(*where, kept=kept))
 
-    def pins(self) -> list[Pin]:
+    def pins(self) -> Pinned:
         """The partitions that have an archive, and what of them only this node still has."""
         found, more = self._do(asks.pins())
         while more:
-            page, more = self._do(asks.pins(found[-1]))
-            found += page
+            page, more = self._do(asks.pins(found.pins[-1]))
+            found.pins.extend(page.pins)
         return found
 
-    def unpin(self, pin: Pin | None, safe: int = 0, *, place: str, trouble: str = "") -> None:
+    def unpin(
+        self, pin: Pin | None, safe: int = 0, *, place: str, trouble: str = "", archive: str = ""
+    ) -> None:
         """The archive at `place` has that partition up to `safe`: the node need not keep it.
 
         Raises:
-            NotFound, Conflict, Refused: the topic is gone, another one, or not as far.
+            NotFound, Conflict, Refused: the topic is gone, another one, or not as far; or the node
+                has another archiver.
         """
-        self._do(asks.unpin(pin, safe, place, trouble))
+        self._do(asks.unpin(pin, safe, place, trouble, archive))
 
     def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
         """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""

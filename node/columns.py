@@ -133,7 +133,7 @@ def encode(
     if created is not None:
         columns.append(Column(CREATED, _I64, [array("q", created).tobytes()]))
     if headers is not None:
-        written = [*map(_write_headers, headers)]
+        written = [*map(write_headers, headers)]
         columns += _laid_out(HEADER_ENDS, HEADERS, written)
         sizes.append(map(len, written))
     body = _body(columns)
@@ -254,7 +254,7 @@ def headers_size(headers: HeadersLike) -> int:
         Refused: these are no headers.
         LimitExceeded: too many of them, or too large.
     """
-    return len(_write_headers(headers))
+    return len(write_headers(headers))
 
 
 def _body(columns: list[Column]) -> bytes:
@@ -314,7 +314,7 @@ def _bit_bytes(bits: int) -> int:
     return (bits + 7) // 8
 
 
-def _write_headers(headers: HeadersLike) -> bytes:
+def write_headers(headers: HeadersLike) -> bytes:
     if not headers:
         return b""
     flat = [*chain.from_iterable(headers.items() if isinstance(headers, Mapping) else headers)]

@@ -176,6 +176,18 @@ class TopicsSection:
 
 
 @attrs.frozen(kw_only=True)
+class ArchiveSection:
+    """What is pruned of topics with an archive."""
+
+    to: str = setting(
+        TEXT,
+        "",
+        "Where the node's archiver writes it: a folder, or the address of a file system such as "
+        "s3://bucket/archive.  Empty: the node starts no archiver.",
+    )
+
+
+@attrs.frozen(kw_only=True)
 class HttpSection:
     """Metrics and health, for machines that watch this one."""
 
@@ -205,6 +217,7 @@ class Config:
     node: NodeSection = attrs.field(factory=NodeSection)
     store: StoreSection = attrs.field(factory=StoreSection)
     topics: TopicsSection = attrs.field(factory=TopicsSection)
+    archive: ArchiveSection = attrs.field(factory=ArchiveSection)
     http: HttpSection = attrs.field(factory=HttpSection)
     log: LogSection = attrs.field(factory=LogSection)
 
@@ -213,6 +226,7 @@ SECTIONS: Final[dict[str, type[Any]]] = {
     "node": NodeSection,
     "store": StoreSection,
     "topics": TopicsSection,
+    "archive": ArchiveSection,
     "http": HttpSection,
     "log": LogSection,
 }

@@ -13,7 +13,7 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from .addresses import Address, Unix, is_loopback, url_of
 from .alone import Options, open_node
 from .bridged import open_bridged
 from .bridgedrow import ReplacedError
+from .companions import Companion
 from .damage import tell_of_damages
 from .env import Env
 from .errors import Conflict, DuckrowError, Refused
@@ -67,6 +68,7 @@ class DaemonOptions:
     create: str = ""  # the cluster's setting of this name; empty: as it is
     http: Address | None = None  # of /metrics, /healthz and /readyz; nobody is asked for a token
     bridge: BridgeOptions | None = None  # of a node that has peers
+    companions: tuple[Companion, ...] = ()  # processes that are its clients
 
     def __attrs_post_init__(self) -> None:
         if not self.listen:
@@ -77,6 +79,11 @@ class DaemonOptions:
                     f"{address} can be reached from other machines: set a token, or "
                     "`insecure = true` if everybody there may read and write"
                 )
+
+
+def url_near(addresses: Sequence[Address]) -> str:
+    """Where a client on this machine finds a node: at its Unix socket, if there is one."""
+    return url_of(next((a for a in addresses if isinstance(a, Unix)), addresses[0]))
 
 
 @attrs.frozen
@@ -90,9 +97,8 @@ class Running:
 
     @property
     def url(self) -> str:
-        """Where a client on this machine finds it: the Unix socket, if there is one."""
-        unix = next((a for a in self.addresses if isinstance(a, Unix)), None)
-        return url_of(unix or self.addresses[0])
+        """Where a client on this machine finds it."""
+        return url_near(self.addresses)
 
 
 async def run(
@@ -159,7 +165,12 @@ class _Serving:
             if not before:
                 task_status.started(Running(keeper, server, tuple(self.addresses), self.http))
             log.info("ready addresses=%s", ",".join(map(str, self.addresses)))
-            await self.stop.wait()
+            url = url_near(self.addresses)
+            async with trio.open_nursery() as companions:
+                for each in self.options.companions:
+                    companions.start_soon(each.run, url, self.limits.token)
+                await self.stop.wait()
+                companions.cancel_scope.cancel()
             log.info("stopping clients=%d", len(server.sessions))
             server.stop()
             listeners.cancel_scope.cancel()

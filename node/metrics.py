@@ -220,6 +220,18 @@ METRICS: Final = (
         _one(lambda seen: seen.server.space()[1]),
     ),
     Metric(
+        "duckrow_pinned_entries",
+        GAUGE,
+        "Pruned entries that are kept on the disk until the archive has them.",
+        _one(lambda seen: seen.keeper.pins.entries()),
+    ),
+    Metric(
+        "duckrow_archive_trouble",
+        GAUGE,
+        "1 if something keeps the archiver from getting on, or it is away; `status` tells what.",
+        _one(lambda seen: bool(seen.keeper.pins.trouble)),
+    ),
+    Metric(
         "duckrow_sync_seconds", HISTOGRAM, "How long syncs of files took.", lambda _seen: iter(())
     ),
     Metric(

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from . import policies
 from .errors import Corrupt, NotFound
-from .pins import TEXT_MAX, Pins
+from .pins import Pins
 from .state import State
 
 
@@ -44,8 +44,9 @@ def clients(sessions: Mapping[int, Client], fields: Sequence[Any]) -> list[Any]:
     return [[sessions[n].told() for n in page[:CLIENTS_PAGE]], len(page) > CLIENTS_PAGE]
 
 
-def pins(found: Pins, fields: Sequence[Any]) -> list[Any]:
-    """The partitions of topics that have an archive, a page of them; and whether others follow.
+def pins(found: Pins, durable: int, fields: Sequence[Any]) -> list[Any]:
+    """The partitions of topics that have an archive, a page of them; whether others follow; how far
+    the row is on the disk for certain; and the id of the archive that the node knows.
 
     The fields are topic and partition of the last one of the page before.
     """
@@ -55,21 +56,22 @@ def pins(found: Pins, fields: Sequence[Any]) -> list[Any]:
         case _:
             after = "", -1
     page = [list(pin) for pin in found.listed(after, PINS_PAGE + 1)]
-    return [page[:PINS_PAGE], len(page) > PINS_PAGE]
+    return [page[:PINS_PAGE], len(page) > PINS_PAGE, durable, found.archive]
 
 
-def unpin(found: Pins, fields: Sequence[Any]) -> list[Any]:
-    """An archiver tells how far its files are safe, where they lie, and what is wrong, if anything.
+def unpin(found: Pins, who: object, fields: Sequence[Any]) -> list[Any]:
+    """An archiver tells how far its files are safe, where they lie, what is wrong, if anything, and the
+    id of the archive.
 
     Raises:
-        NotFound, Conflict, Refused: see `Pins.tell`.
+        NotFound, Conflict, Refused: see `Pins.hear` and `Pins.tell`.
     """
     match fields:
-        case [str(topic), int(id_), int(partition), int(safe), str(place), str(trouble), *_]:
-            pass
+        case [str(topic), int(id_), int(partition), int(safe), str(place), str(trouble), *rest]:
+            archive = rest[0] if rest and type(rest[0]) is str else ""
         case _:
             raise Corrupt("an archiver tells topic, id, partition, number, place and trouble")
-    found.place, found.trouble = place[:TEXT_MAX], trouble[:TEXT_MAX]
+    found.hear(who, archive, place, trouble)
     if topic:
         found.tell(topic, id_, partition, safe)
     return []

@@ -7,7 +7,8 @@
 What is pruned is decided in the row, on every node alike; what a node still needs of it is its own
 affair, since each has an archive of its own, or a part in a common one.  So nothing here is in the
 state.  The archiver tells how far its files are safe (archiver.py of the tools); a node without one
-keeps everything that such a topic ever dropped, and says so.
+keeps everything that such a topic ever dropped, and says so.  A node has one archiver at a time: what
+two of them call safe would not be so in either archive.
 
 Pinned entries are to the index what live ones are: their rows stay, and the segments with their
 bodies.  They are shown only to who asks for what is *kept*.
@@ -29,8 +30,11 @@ from .topicinfo import Pin
 from .values import PARTITION_BITS, PARTITION_MASK, Topic
 
 CHUNK: Final = "pins"  # of a snapshot
+ARCHIVE: Final = "archive"  # of it, too: id and place
 CHUNK_ROWS: Final = 4_000
 TEXT_MAX: Final = 500  # characters of what an archiver says
+AWAY: Final = "no archiver has come since the node was started"
+GONE: Final = "the archiver has gone, and none has come since"
 
 
 class Pins:
@@ -39,9 +43,12 @@ class Pins:
     def __init__(self, state: State, numbers: Numbers) -> None:
         self._state, self._numbers = state, numbers
         self._safe: dict[int, int] = {}  # by Topic.key
-        self.place = ""  # of the archive, as the archiver told it
+        self.archive = ""  # its id, by which an empty folder is told from it
+        self.place = ""  # where it lies, as the archiver told it
         self.trouble = ""  # why it does not get on; empty: it does
+        self._archiver: object = None  # whose word counts
         self.on_told: Callable[[], None] = lambda: None  # more may be deleted
+        self.on_trouble: Callable[[str], None] = lambda _trouble: None  # it is another one now
         numbers.held = self.held
 
     def held(self, topic_id: int, partition: int, first: int) -> int:
@@ -75,6 +82,32 @@ class Pins:
                 gone = self._numbers.pruned(topic_id, partition)
                 if gone > 1:  # before there was an archive
                     self._safe[key] = gone - 1
+
+    def hear(self, archiver: object, archive: str, place: str, trouble: str) -> None:
+        """An archiver says who it is for, and how it gets on.
+
+        Raises:
+            Conflict: there is another one.
+        """
+        if self._archiver is not None and self._archiver is not archiver:
+            raise Conflict(
+                f"this node has an archiver already, for {self.place}: one node has one archive"
+            )
+        self._archiver = archiver
+        self.archive = archive[:TEXT_MAX] or self.archive
+        self.place = place[:TEXT_MAX]
+        self._is_in(trouble[:TEXT_MAX])
+
+    def leave(self, who: object) -> None:
+        """A client is gone: perhaps it was the archiver."""
+        if who is self._archiver:
+            self._archiver = None
+            self._is_in(GONE)
+
+    def _is_in(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self.on_trouble(trouble)
 
     def tell(self, topic: str, topic_id: int, partition: int, safe: int) -> None:
         """The archive has everything up to `safe`; that may be less than was told before.
@@ -130,6 +163,7 @@ class Pins:
         keys = list(self._safe)
 
         def chunks() -> Iterator[tuple[str, bytes]]:
+            yield ARCHIVE, cbor.dumps([self.archive, self.place])
             for at in range(0, max(1, len(keys)), CHUNK_ROWS):
                 rows: list[int] = []
                 for key in keys[at : at + CHUNK_ROWS]:
@@ -141,13 +175,13 @@ class Pins:
 
         return chunks()
 
-    def restore(self, chunks: Sequence[bytes] | None) -> None:
-        """From the snapshot that the state comes from, before anything is applied to it.
-
-        None: there was none, and the row is applied from its first item on.
+    def restore(self, chunks: Sequence[bytes], archive: Sequence[bytes]) -> None:
+        """From the snapshot that the state comes from, before anything is applied to it; where there
+        was none, the row is applied from its first item on, and there is nothing to restore.
         """
-        if chunks is None:
-            return
+        for chunk in archive:
+            self.archive, self.place = cbor.loads_own(chunk)
+            self.trouble = AWAY if self.place else ""
         partitions = self._state.partitions.rows
         found: list[int] = [number for chunk in chunks for number in cbor.loads_own(chunk)]
         self._safe = dict(zip(found[::2], found[1::2], strict=True))

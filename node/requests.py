@@ -20,8 +20,8 @@ in any order.  The first request is HELLO, and nothing else is read before it wa
     CLIENTS   the last id of the page before, or nothing          [a map ...], more
     MEMBER    a map: what is asked, and its values                a map: who votes then
     KEPT      as PULL: also what is pinned for the archive        see `encode_pulled`
-    PINS      topic and partition of the last one before          [see Pin ...], more
-    UNPIN     topic, id, partition, safe, place, trouble          nothing more
+    PINS      topic and partition of the last one before          [see Pin ...], more, durable, archive
+    UNPIN     topic, id, partition, safe, place, trouble, archive nothing more
     DIGEST    a position                                          the digest of the row up to there
 
 Fields that come later go to the end, and readers ignore what they do not know.  Whoever is at the

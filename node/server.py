@@ -19,7 +19,7 @@ from . import frames, requests
 from .capture import state_hash
 from .env import Peer
 from .errors import DiskFailed, NoQuorum, Refused, Timeout, UnknownVersion
-from .events import ERROR, WARNING, Note, unheard
+from .events import ERROR, INFO, WARNING, Note, unheard
 from .keeper import Keeper
 from .limits import (
     CLIENT_BYTES_MAX,
@@ -71,6 +71,7 @@ class Server:
         self._hash = _Hash()
         node.on_turn = self.flush
         node.on_missing = self._give_back
+        node.pins.on_trouble = self._archive
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; `handle` works as long as this runs.
@@ -194,6 +195,10 @@ class Server:
         error = Timeout(f"whether it is ordered is not known: {why}")
         for session in self.sessions.values():
             session.give_back(error)
+
+    def _archive(self, trouble: str) -> None:
+        level = WARNING if trouble else INFO
+        self.note(level, "archive place=%s trouble=%s", self.node.pins.place, trouble or "none")
 
     def welcome(self) -> Welcome:
         view = self.node.state.view

@@ -120,6 +120,7 @@ class Session:
             self._server.ready.pop(self._output, None)
             self._reads.cancel_all()
             self._orders.forget()
+            self._node.pins.leave(self)
 
     @property
     def queued(self) -> int:
@@ -268,9 +269,10 @@ class Session:
             case Verb.CLIENTS:
                 reads.serve(reference, partial(overview.clients, self._server.sessions, fields))
             case Verb.PINS:
-                reads.serve(reference, partial(overview.pins, self._node.pins, fields))
+                durable = self._node.row.status().durable
+                reads.serve(reference, partial(overview.pins, self._node.pins, durable, fields))
             case Verb.UNPIN:
-                reads.serve(reference, partial(overview.unpin, self._node.pins, fields))
+                reads.serve(reference, partial(overview.unpin, self._node.pins, self, fields))
             case Verb.MEMBER:
                 match fields:
                     case [dict(asked), *_]:

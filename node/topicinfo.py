@@ -39,6 +39,14 @@ class Pin(NamedTuple):
         return self.first - self.kept
 
 
+class Pinned(NamedTuple):
+    """What a node tells an archiver."""
+
+    pins: list[Pin]
+    durable: int  # the row is on the disk for certain up to that position
+    archive: str  # the id of the archive that it knows; empty: none
+
+
 class TopicInfo(NamedTuple):
     topic: str
     id: int

@@ -20,11 +20,13 @@ MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "
 # Shells may know trio or the machine.  Everything else in node/ and bridge/ is a core: values in, values out.
 SHELLS = {
     "node/alone.py": {"trio"},
+    "node/archiveplace.py": {"os"},
     "node/asyncclient.py": {"os", "time"},
     "node/timekeeping.py": {"trio"},
     "node/trioclient.py": {"trio"},
     "node/dialling.py": {"socket"},
     "node/blockingline.py": {"os", "socket", "threading", "time", "logging"},
+    "node/companions.py": {"trio", "os", "subprocess", "logging"},
     "node/connecting.py": {"os"},
     "node/daemon.py": {"trio", "os", "logging"},
     "node/watching.py": {"trio", "os", "time"},

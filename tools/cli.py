@@ -42,6 +42,7 @@ INDEX: Final = {
         "topic": "Make, change, list, look at, prune and remove topics",
         "export": "Write a topic, as it is now, to a file of JSON lines or Parquet",
         "import": "Produce the entries of a file of JSON lines or Parquet",
+        "archive": "Write what is pruned to Parquet files; list, check, copy and query them",
     },
     "Nodes": {
         "node": "Run a node",

@@ -15,6 +15,7 @@ from .console import Console
 
 if TYPE_CHECKING:
     from duckrow.node.clusterfile import ClusterFile, Peer
+    from duckrow.node.companions import Companion
     from duckrow.node.config import Config
     from duckrow.node.daemon import BridgeOptions, DaemonOptions, Running
 
@@ -142,7 +143,24 @@ def options_of(config: Config, console: Console) -> DaemonOptions:
         insecure=node.insecure,
         drain_seconds=node.drain,
         create=config.topics.create,
+        companions=companions_of(config),
     )
+
+
+def companions_of(config: Config) -> tuple[Companion, ...]:
+    """The processes beside a node that its configuration names."""
+    from duckrow.node.companions import Companion
+
+    if not config.archive.to:
+        return ()
+    place = config.archive.to
+    if "://" not in place:
+        place = str(Path(place).expanduser().absolute())
+    words = ("archive", "run", "--supervised", "--to", place)
+    said = config.log
+    told = ("--set", f"log.level={said.level}", "--set", f"log.format={said.format}")
+    command = (sys.executable, "-m", "duckrow.tools.cli", *words, *told)
+    return (Companion(name="archiver", command=command),)
 
 
 CLUSTER_OPTIONS: Final = (

@@ -75,7 +75,7 @@ POLICY: Final = (
         metavar="SPAN",
         kind=or_default(whole(0)),
         said="prune by whole spans of so many numbers, and keep what is pruned on the disk until an "
-        "archiver has it (there is none yet); 0: no archive",
+        "archiver has it, see `duckrow archive run`; 0: no archive",
     ),
 )
 

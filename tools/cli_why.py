@@ -31,7 +31,7 @@ def run(args: Args, console: Console) -> int:
             status = client.status()
             causes += of_node(status)
             if status.get("archive", {}).get("pinned"):
-                causes += of_archive(status["archive"], client.pins())
+                causes += of_archive(status["archive"], client.pins().pins)
             for name in args.topic or client.topics():
                 try:
                     causes += of_topic(client.topic(name))

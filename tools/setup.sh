@@ -59,5 +59,5 @@ fi
 
 echo "setup: making .venv"
 "$python" -m venv --clear .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,plot,spark,zstd,test]'
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[archive,parquet,plot,query,spark,zstd,test]'
 printf '%s\n' "$wanted" > .venv/installed

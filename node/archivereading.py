@@ -1,0 +1,238 @@
+"""Reads an archive: which file has a number, and its entries as the batches that they were.
+
+    listing ──► file ──► row group ──► batches          the last few of each are remembered
+
+A number that no known file has makes it list the partition anew.  Page checksums are compared when
+a row group is read, so a damaged one is `Corrupt` and never wrong entries.  Blocking; a client that
+is not calls it in a thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+from .archivefooter import Digest, Footer
+from .archivenames import Named, Span, tidy
+from .archiveplace import Place
+from .archivetables import batches_of, pyarrow, weight
+from .entries import Batch
+from .errors import Corrupt, NotFound
+
+GROUPS_KEPT: Final = 8  # row groups in memory
+FILES_KEPT: Final = 32  # footers
+
+
+class Run(NamedTuple):
+    """Entries of a partition, numbered without a gap."""
+
+    batches: list[Batch]
+    ended: bool  # the archive has no more of what was asked for, right behind them
+
+
+class Archive:
+    """Not for several threads at once."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._spans: dict[tuple[str, int], list[Span]] = {}
+        self._files: OrderedDict[str, _File] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int], list[Batch]] = OrderedDict()
+
+    def run(
+        self,
+        topic: str,
+        topic_id: int,
+        partition: int,
+        numbers: Span,
+        limit: int,
+        max_bytes: int,
+    ) -> Run:
+        """From the first of these numbers that there is; some entries, unless there are none.
+
+        Raises:
+            Corrupt: a file is not what was written.
+            NotFound: the archive cannot be reached from here.
+        """
+        found: list[Batch] = []
+        rows = size = 0
+        at = numbers.first
+        for batch in self._from(topic, topic_id, partition, numbers):
+            if (found and batch.first != at) or batch.first > numbers.last:
+                return Run(found, True)
+            part = batch.part(0, min(len(batch), numbers.last + 1 - batch.first, limit - rows))
+            found.append(part)
+            rows, size = rows + len(part), size + weight(part.columns, part.lo, part.hi)
+            at = part.last + 1
+            if at > numbers.last:
+                return Run(found, True)
+            if rows >= limit or size >= max_bytes:
+                return Run(found, False)
+        return Run(found, True)
+
+    def since(self, topic: str, topic_id: int, partition: int, time: int) -> int | None:
+        """The first number at or after a time; None: all that is here is older.
+
+        Raises:
+            Corrupt, NotFound: see `run`.
+        """
+        spans = self._listed(topic, partition, fresh=True)
+        files = [Named(topic, partition, span) for span in spans]
+        lo, hi = 0, len(files)
+        while lo < hi:
+            middle = (lo + hi) // 2
+            if self._file(files[middle]).newest() < time:
+                lo = middle + 1
+            else:
+                hi = middle
+        if lo == len(files) or self._file(files[lo]).footer.topic_id != topic_id:
+            return None
+        for batch in self._groups_of(files[lo], files[lo].span.first):
+            if batch.time >= time:
+                return batch.first
+        return None
+
+    def _from(self, topic: str, topic_id: int, partition: int, numbers: Span) -> Iterator[Batch]:
+        """Batches from the first of these numbers on, through all files."""
+        at = numbers.first
+        while at <= numbers.last:
+            name = self._holder(topic, partition, at)
+            if name is None:
+                return
+            if self._file(name).footer.topic_id != topic_id:
+                at = name.span.last + 1  # of another topic that had this name
+                continue
+            yield from self._groups_of(name, max(at, name.span.first))
+            at = name.span.last + 1
+
+    def _holder(self, topic: str, partition: int, number: int) -> Named | None:
+        """The file with this number, or with the next one there is."""
+        for fresh in (False, True):
+            spans = self._listed(topic, partition, fresh=fresh)
+            at = bisect_left(spans, number, key=lambda span: span.last)
+            if at < len(spans) and (fresh or spans[at].first <= number):
+                return Named(topic, partition, spans[at])
+        return None
+
+    def _listed(self, topic: str, partition: int, *, fresh: bool) -> list[Span]:
+        key = topic, partition
+        if fresh or key not in self._spans:
+            try:
+                files = self.place.files(topic, partition)
+            except OSError as error:
+                raise self._away(error) from error
+            self._spans[key] = tidy(file.named.span for file in files)
+        return self._spans[key]
+
+    def _file(self, name: Named) -> _File:
+        if name.path not in self._files:
+            try:
+                self._files[name.path] = _File(self.place, name)
+            except FileNotFoundError as error:
+                self._spans.pop((name.topic, name.partition), None)
+                raise self._away(error) from error
+            if len(self._files) > FILES_KEPT:
+                self._files.popitem(last=False)
+        self._files.move_to_end(name.path)
+        return self._files[name.path]
+
+    def _groups_of(self, name: Named, start: int) -> Iterator[Batch]:
+        """Batches of the file, from that number on."""
+        file = self._file(name)
+        for group in range(file.group_of(start), file.groups):
+            key = name.path, group
+            if key not in self._groups:
+                self._groups[key] = file.batches(group)
+                if len(self._groups) > GROUPS_KEPT:
+                    self._groups.popitem(last=False)
+            self._groups.move_to_end(key)
+            batches = self._groups[key]
+            for batch in batches[bisect_left(batches, start, key=lambda each: each.last) :]:
+                yield batch if batch.first >= start else batch.part(start - batch.first, len(batch))
+
+    def _away(self, error: OSError) -> NotFound:
+        return NotFound(f"the archive at {self.place} cannot be read from here: {error}")
+
+
+class _File:
+    """One that is open."""
+
+    def __init__(self, place: Place, name: Named) -> None:
+        """
+        Raises:
+            FileNotFoundError: it is not there.
+            Corrupt: it is no file of an archive.
+        """
+        from pyarrow import parquet
+
+        self.name, self._where = name, f"{place}/{name.path}"
+        with _told(self._where):
+            self._parquet = parquet.ParquetFile(
+                place.open(name.path), page_checksum_verification=True
+            )
+            metadata = self._parquet.metadata
+            self.footer = Footer.of(metadata.metadata or {})
+            self.groups: int = metadata.num_row_groups
+            rows = [metadata.row_group(group).num_rows for group in range(self.groups)]
+        self._starts = [*accumulate(rows, initial=name.span.first)][:-1]
+        if self.footer.named != name or sum(rows) != len(name.span):
+            raise Corrupt(
+                f"{self._where} has {sum(rows):,} rows, and its footer says {self.footer.named.path}"
+            )
+
+    def group_of(self, number: int) -> int:
+        return bisect_right(self._starts, number) - 1
+
+    def newest(self) -> int:
+        """The time of its last entry."""
+        return self.batches(self.groups - 1)[-1].time
+
+    def batches(self, group: int) -> list[Batch]:
+        return list(batches_of(self.name, self.table(group)))
+
+    def table(self, group: int) -> Any:
+        """
+        Raises:
+            Corrupt: it cannot be read.
+        """
+        with _told(self._where):
+            return self._parquet.read_row_group(group)
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """What pyarrow finds wrong, as an error of ours."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, Corrupt, pyarrow().ArrowException) as error:
+        raise Corrupt(f"{where} cannot be read: {error}") from error
+
+
+def verified(place: Place, name: Named) -> Footer:
+    """Reads all of a file, and compares.
+
+    Raises:
+        Corrupt: its rows are not those that were written.
+        FileNotFoundError: it is not there.
+    """
+    file = _File(place, name)
+    digest, at = Digest(), name.span.first
+    for group in range(file.groups):
+        table = file.table(group)
+        digest.put(table)
+        for batch in batches_of(name, table):
+            if batch.first != at:
+                raise Corrupt(f"{place}/{name.path}: {batch.first:,} stands where {at:,} should")
+            at = batch.last + 1
+    if digest.hex() != file.footer.digest:
+        raise Corrupt(
+            f"{place}/{name.path}: its rows have the digest {digest.hex()[:16]}…, and when it was "
+            f"written they had {file.footer.digest[:16]}…"
+        )
+    return file.footer
