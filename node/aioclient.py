@@ -7,6 +7,7 @@ to be on its way.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -63,6 +64,9 @@ class Client(AsyncClient):
             timer.cancel()
             self._give_up(call)
         return call.result()
+
+    async def _in_thread(self, job: Callable[[], Any]) -> Any:
+        return await asyncio.to_thread(job)
 
     async def _pass(self) -> None:
         await asyncio.sleep(0)

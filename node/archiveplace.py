@@ -60,7 +60,7 @@ class Place:
             OSError: the file system cannot be reached.
         """
         try:
-            with self.filesystem.open_input_stream(self._path(MARK)) as stream:
+            with self.filesystem.open_input_stream(self.path(MARK)) as stream:
                 raw = stream.read()
         except FileNotFoundError:
             return ""
@@ -90,7 +90,7 @@ class Place:
         """
         from pyarrow import fs
 
-        below = self._root if topic is None else self._path(folder_of(topic, partition))
+        below = self._root if topic is None else self.path(folder_of(topic, partition))
         selector = fs.FileSelector(below, allow_not_found=True, recursive=True)
         found = []
         for info in self.filesystem.get_file_info(selector):
@@ -102,7 +102,7 @@ class Place:
     def has(self, path: str) -> bool:
         from pyarrow import fs
 
-        info: Any = self.filesystem.get_file_info(self._path(path))
+        info: Any = self.filesystem.get_file_info(self.path(path))
         return bool(info.type == fs.FileType.File)
 
     def open(self, path: str) -> Any:
@@ -111,7 +111,7 @@ class Place:
         Raises:
             OSError: it is not there, or cannot be read.
         """
-        return self.filesystem.open_input_file(self._path(path))
+        return self.filesystem.open_input_file(self.path(path))
 
     def free(self) -> int | None:
         """Bytes; None: nobody can tell."""
@@ -126,7 +126,7 @@ class Place:
             OSError: it cannot be written.
         """
         self._make_folders(path)
-        return self.filesystem.open_output_stream(self._path(path))
+        return self.filesystem.open_output_stream(self.path(path))
 
     def publish(self, aside: str, path: str) -> None:
         """What was written aside, and closed, gets its name once it is safe.
@@ -135,15 +135,15 @@ class Place:
             OSError: it cannot be.
         """
         if self.local:
-            _sync(Path(self._path(aside)))
-        self.filesystem.move(self._path(aside), self._path(path))
+            _sync(Path(self.path(aside)))
+        self.filesystem.move(self.path(aside), self.path(path))
         if self.local:
-            _sync(Path(self._path(path)).parent)
+            _sync(Path(self.path(path)).parent)
 
     def remove(self, path: str) -> None:
         """If it is there, and can be."""
         try:
-            self.filesystem.delete_file(self._path(path))
+            self.filesystem.delete_file(self.path(path))
         except OSError:
             pass  # what it would have freed is not needed, or whoever needs it is told
 
@@ -151,15 +151,16 @@ class Place:
         """With their names on the disk; the root is somebody else's."""
         *folders, _ = path.split("/")
         for depth in range(1, len(folders) + 1):
-            below = self._path("/".join(folders[:depth]))
+            below = self.path("/".join(folders[:depth]))
             if not self.local:
                 self.filesystem.create_dir(below, recursive=True)
             elif not Path(below).is_dir():
                 Path(below).mkdir(exist_ok=True)
                 _sync(Path(below).parent)
 
-    def _path(self, path: str) -> str:
-        return f"{self._root}/{path}"
+    def path(self, path: str = "") -> str:
+        """For its file system."""
+        return f"{self._root}/{path}" if path else self._root
 
 
 def is_full(error: OSError) -> bool:

@@ -13,18 +13,22 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta  # sim-ok: what a footer says; no clock is read
 from itertools import accumulate
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from .archivefooter import Digest, Footer
 from .archivenames import Named, Span, tidy
 from .archiveplace import Place
-from .archivetables import batches_of, pyarrow, weight
+from .archivetables import batches_of, pyarrow, schema, weight
 from .entries import Batch
 from .errors import Corrupt, NotFound
 
 GROUPS_KEPT: Final = 8  # row groups in memory
 FILES_KEPT: Final = 32  # footers
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Run(NamedTuple):
@@ -35,10 +39,11 @@ class Run(NamedTuple):
 
 
 class Archive:
-    """Not for several threads at once."""
+    """For several threads; one reads at a time."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._reading = Lock()
         self._spans: dict[tuple[str, int], list[Span]] = {}
         self._files: OrderedDict[str, _File] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], list[Batch]] = OrderedDict()
@@ -58,6 +63,58 @@ class Archive:
             Corrupt: a file is not what was written.
             NotFound: the archive cannot be reached from here.
         """
+        with self._reading:
+            return self._run(topic, topic_id, partition, numbers, limit, max_bytes)
+
+    def reach(self) -> None:
+        """
+        Raises:
+            NotFound: there is no archive there, seen from here.
+        """
+        try:
+            mark = self.place.mark()
+        except OSError as error:
+            raise self._away(error) from error
+        if not mark:
+            raise NotFound(
+                f"there is no archive at {self.place}, seen from here: name the place where this "
+                "machine finds it, as in archive='/mnt/archive'"
+            )
+
+    def last(
+        self, topic: str, topic_id: int, partition: int, below: int, count: int
+    ) -> list[Batch]:
+        """The last entries below a number, at most so many; in order.
+
+        Raises:
+            Corrupt, NotFound: see `run`.
+        """
+        with self._reading:
+            found: list[Batch] = []
+            spans = self._listed(topic, partition, fresh=True)
+            for span in reversed([span for span in spans if span.first < below]):
+                name = Named(topic, partition, span)
+                if self._file(name).footer.topic_id != topic_id:
+                    continue
+                start = max(span.first, min(span.last, below - 1) + 1 - count)
+                batches = [batch for batch in self._groups_of(name, start) if batch.first < below]
+                if batches and batches[-1].last >= below:
+                    batches[-1] = batches[-1].part(0, below - batches[-1].first)
+                found = batches + found
+                count -= sum(map(len, batches))
+                if count < 1:
+                    break
+            return found
+
+    def _run(
+        self,
+        topic: str,
+        topic_id: int,
+        partition: int,
+        numbers: Span,
+        limit: int,
+        max_bytes: int,
+    ) -> Run:
         found: list[Batch] = []
         rows = size = 0
         at = numbers.first
@@ -80,6 +137,10 @@ class Archive:
         Raises:
             Corrupt, NotFound: see `run`.
         """
+        with self._reading:
+            return self._since(topic, topic_id, partition, time)
+
+    def _since(self, topic: str, topic_id: int, partition: int, time: int) -> int | None:
         spans = self._listed(topic, partition, fresh=True)
         files = [Named(topic, partition, span) for span in spans]
         lo, hi = 0, len(files)
@@ -178,6 +239,8 @@ class _File:
             self.footer = Footer.of(metadata.metadata or {})
             self.groups: int = metadata.num_row_groups
             rows = [metadata.row_group(group).num_rows for group in range(self.groups)]
+        if not self._parquet.schema_arrow.equals(schema()):
+            raise Corrupt(f"{self._where} has other columns than a file of an archive")
         self._starts = [*accumulate(rows, initial=name.span.first)][:-1]
         if self.footer.named != name or sum(rows) != len(name.span):
             raise Corrupt(
@@ -189,7 +252,11 @@ class _File:
 
     def newest(self) -> int:
         """The time of its last entry."""
-        return self.batches(self.groups - 1)[-1].time
+        found = self._parquet.metadata.row_group(self.groups - 1).column(1).statistics
+        if found is None or not found.has_min_max:
+            return self.batches(self.groups - 1)[-1].time
+        newest: datetime = found.max
+        return (newest - _EPOCH) // _MICROSECOND
 
     def batches(self, group: int) -> list[Batch]:
         return list(batches_of(self.name, self.table(group)))
@@ -210,8 +277,17 @@ def _told(where: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
-    except (OSError, Corrupt, pyarrow().ArrowException) as error:
+    except (OSError, Corrupt, ValueError, pyarrow().ArrowException) as error:
         raise Corrupt(f"{where} cannot be read: {error}") from error
+
+
+def footer_of(place: Place, name: Named) -> Footer:
+    """What a file says of itself.
+
+    Raises:
+        Corrupt, FileNotFoundError: see `verified`.
+    """
+    return _File(place, name).footer
 
 
 def verified(place: Place, name: Named) -> Footer:

@@ -144,6 +144,8 @@ def pull(
 class Following:
     """Where a follow stands; the next pull goes out before its entries are looked at."""
 
+    kept = False  # also what is pruned, and pinned for the archive
+
     def __init__(self, topic: str, after: object, partition: int | None) -> None:
         self._topic, self._partition, self._topic_id = topic, partition, 0
         self._after = cursors.read(after)
@@ -158,7 +160,13 @@ class Following:
             FOLLOW_SECONDS,
             self._topic_id,
             None,
+            kept=self.kept,
         )
+
+    def takes(self, found: Entries) -> bool:
+        """False: these are not the next ones, which have to be asked for in another way."""
+        self.took(found)
+        return True
 
     def took(self, found: Entries) -> None:
         self._after = found.after

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from . import asks
 from .addresses import Address
+from .archivepull import FollowingThrough, Pulling, Through, Where
 from .asks import FOLLOW_SECONDS, PULL_BYTES, PULL_ENTRIES, Following, Wish
 from .clientcalls import Call, Receipt, Receipts
 from .clientcore import ClientCore
@@ -56,6 +57,7 @@ class AsyncClient(ABC):
         self._trouble: Exception | None = None
         self._unwatched: dict[Call, None] = {}  # of wait="none"
         self._errors: list[DuckrowError] = []
+        self._through: Through | None = None
 
     # -- producing --------------------------------------------------------------------------------
 
@@ -140,10 +142,13 @@ class AsyncClient(ABC):
         topic_id: int = 0,
         timeout: float | None = None,
         kept: bool = False,
+        archive: bool | str = False,
     ) -> Entries:
         """Entries from the one behind `after` on; none after `wait` seconds is no error.
 
-        With `kept` also those that are pruned, and that the node keeps for the archive.
+        With `kept` also those that are pruned, and that the node keeps for the archive.  With `archive`
+        all that was ever pruned, from the files of the archive: True, where the node says that it is;
+        a text, there.
 
         Raises:
             NotFound: there is no such partition.
@@ -152,6 +157,8 @@ class AsyncClient(ABC):
             Timeout: no answer came.
         """
         where = topic, after, partition, limit, max_bytes, wait, topic_id, timeout
+        if archive:
+            return await self._pulled(self._archives().pull(Where.of(*where, archive=archive)))
         return await self._do(asks.pull(*where, kept=kept))
 
     async def pins(self) -> Pinned:
@@ -173,8 +180,23 @@ class AsyncClient(ABC):
         """
         await self._do(asks.unpin(pin, safe, place, trouble, archive))
 
-    def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
-        """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""
+    def follow(
+        self,
+        topic: str,
+        after: object = 0,
+        *,
+        partition: int | None = None,
+        archive: bool | str = False,
+    ) -> Follow:
+        """Entries for ever, in the order of the row; the next ones are fetched meanwhile.
+
+        With `archive` from the first one that is in the archive, as in `pull`.
+        """
+        if archive:
+            place = archive if isinstance(archive, str) else ""
+            return FollowThrough(
+                self, FollowingThrough(self._archives(), topic, after, partition, place)
+            )
         return Follow(self, Following(topic, after, partition))
 
     # -- topics ---------------------------------------------------------------------------------------
@@ -264,6 +286,22 @@ class AsyncClient(ABC):
         found: T = await self._result(self._begin(wish.make), seconds + wish.wait)
         return found if wish.read is None else wish.read(found)
 
+    async def _pulled(self, pulling: Pulling) -> Entries:
+        """Does what a pull through the archive asks for; files are read in a thread."""
+        try:
+            step = next(pulling)
+            while True:
+                found = await (self._do(step) if isinstance(step, Wish) else self._in_thread(step))
+                step = pulling.send(found)
+        except StopIteration as done:
+            entries: Entries = done.value
+            return entries
+
+    def _archives(self) -> Through:
+        if self._through is None:
+            self._through = Through()
+        return self._through
+
     async def _produced(self, wish: Wish[T], wait: str) -> T:
         if wait != "none":
             return await self._do(wish)
@@ -343,6 +381,10 @@ class AsyncClient(ABC):
         """
 
     @abstractmethod
+    async def _in_thread(self, job: Callable[[], Any]) -> Any:
+        """Does what blocks."""
+
+    @abstractmethod
     async def _pass(self) -> None:
         """Lets others run."""
 
@@ -387,12 +429,33 @@ class Follow(AsyncIterator[Entry]):
             found: Entries = await client._result(call, seconds)
         except Timeout:
             return
-        self._following.took(found)
+        if not self._following.takes(found):
+            return
         self._call = self._ask()
         self._entries = iter(found)
 
     def _ask(self) -> Call:
         return self._client._begin(self._following.wish().make)
+
+
+class FollowThrough(Follow):
+    """As long as it is behind, each pull goes through the archive, and there is none under way."""
+
+    def __init__(self, client: AsyncClient, following: FollowingThrough) -> None:
+        super().__init__(client, following)
+        self._through = following
+
+    async def _fetch(self) -> None:
+        following = self._through
+        if not following.is_behind:
+            await super()._fetch()
+            return
+        try:
+            found = await self._client._pulled(following.pulling())
+        except Timeout:
+            return
+        following.took(found)
+        self._entries = iter(found)
 
 
 def _wall_us() -> int:

@@ -16,9 +16,10 @@ from typing import Any, Self, TypeVar
 
 from . import asks
 from .addresses import Address
+from .archivepull import FollowingThrough, Pulling, Through, Where
 from .asks import PULL_BYTES, PULL_ENTRIES, TIMEOUT, Following, Wish
 from .blockingline import Line
-from .blockingreads import Between, Follow, Watch
+from .blockingreads import Between, Follow, FollowThrough, Watch
 from .clientcalls import Call, Receipt, Receipts
 from .columns import HeadersLike
 from .entries import Entries
@@ -43,6 +44,7 @@ class Client:
         self._unwatched: dict[Call, None] = {}  # of wait="none"
         self._errors: list[DuckrowError] = []
         self._process = line.process
+        self._through: Through | None = None
 
     # -- producing --------------------------------------------------------------------------------
 
@@ -126,10 +128,13 @@ class Client:
         topic_id: int = 0,
         timeout: float | None = None,
         kept: bool = False,
+        archive: bool | str = False,
     ) -> Entries:
         """Entries from the one behind `after` on; none after `wait` seconds is no error.
 
-        With `kept` also those that are pruned, and that the node keeps for the archive.
+        With `kept` also those that are pruned, and that the node keeps for the archive.  With `archive`
+        all that was ever pruned, from the files of the archive: True, where the node says that it is;
+        a text, there.
 
         Raises:
             NotFound: there is no such partition.
@@ -138,6 +143,8 @@ class Client:
             Timeout: no answer came.
         """
         where = topic, after, partition, limit, max_bytes, wait, topic_id, timeout
+        if archive:
+            return self._pulled(self._archives().pull(Where.of(*where, archive=archive)))
         return self._do(asks.pull(*where, kept=kept))
 
     def pins(self) -> Pinned:
@@ -159,8 +166,22 @@ class Client:
         """
         self._do(asks.unpin(pin, safe, place, trouble, archive))
 
-    def follow(self, topic: str, after: object = 0, *, partition: int | None = None) -> Follow:
-        """Entries for ever, in the order of the row; the next ones are fetched meanwhile."""
+    def follow(
+        self,
+        topic: str,
+        after: object = 0,
+        *,
+        partition: int | None = None,
+        archive: bool | str = False,
+    ) -> Follow:
+        """Entries for ever, in the order of the row; the next ones are fetched meanwhile.
+
+        With `archive` from the first one that is in the archive, as in `pull`.
+        """
+        if archive:
+            place = archive if isinstance(archive, str) else ""
+            through = FollowingThrough(self._archives(), topic, after, partition, place)
+            return FollowThrough(self._line, through, self._timeout, self._pulled)
         return Follow(self._line, Following(topic, after, partition), self._timeout)
 
     def between(
@@ -304,6 +325,21 @@ class Client:
         deadline = line.deadline(seconds + wish.wait)
         found: T = line.wait(line.begin(wish.make), deadline)
         return found if wish.read is None else wish.read(found)
+
+    def _pulled(self, pulling: Pulling) -> Entries:
+        """Does what a pull through the archive asks for."""
+        try:
+            step = next(pulling)
+            while True:
+                step = pulling.send(self._do(step) if isinstance(step, Wish) else step())
+        except StopIteration as done:
+            found: Entries = done.value
+            return found
+
+    def _archives(self) -> Through:
+        if self._through is None:
+            self._through = Through()
+        return self._through
 
     def _unwatched_of(self, wish: Wish[T]) -> T:
         """Of a produce that nobody waits for."""

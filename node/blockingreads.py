@@ -1,18 +1,20 @@
 """What a blocking client reads piece by piece: for ever, or as far as it was told; or waits for.
 
-    Follow     entries for ever
-    Between    entries 40,001 to 90,000 of a partition, as pulls
-    Watch      which of these topics have something behind these numbers
+    Follow           entries for ever
+    FollowThrough    the same, through the archive
+    Between          entries 40,001 to 90,000 of a partition, as pulls
+    Watch            which of these topics have something behind these numbers
 
 While what came is looked at, the next pull is under way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from . import asks
+from .archivepull import FollowingThrough, Pulling
 from .asks import FOLLOW_ENTRIES, FOLLOW_SECONDS, Following
 from .blockingline import Line
 from .clientcalls import Call
@@ -61,13 +63,40 @@ class Follow(Iterator[Entry]):
             found: Entries = line.wait(call, line.deadline(self._timeout + FOLLOW_SECONDS))
         except Timeout:
             return
-        self._following.took(found)
+        if not self._following.takes(found):
+            return
         self._call = self._ask()
         line.advance()
         self._entries = iter(found)
 
     def _ask(self) -> Call:
         return self._line.begin(self._following.wish().make)
+
+
+class FollowThrough(Follow):
+    """As long as it is behind, each pull goes through the archive, and there is none under way."""
+
+    def __init__(
+        self,
+        line: Line,
+        following: FollowingThrough,
+        timeout: float,
+        pulled: Callable[[Pulling], Entries],
+    ) -> None:
+        super().__init__(line, following, timeout)
+        self._through, self._pulled = following, pulled
+
+    def _fetch(self) -> None:
+        following = self._through
+        if not following.is_behind:
+            super()._fetch()
+            return
+        try:
+            found = self._pulled(following.pulling())
+        except Timeout:
+            return
+        following.took(found)
+        self._entries = iter(found)
 
 
 class Between(Iterator[Entries]):

@@ -107,11 +107,21 @@ class Entries(Sequence[Entry]):
 
     `first` and `last` are the numbers that the partition held when it was read, `spans` those of all
     partitions that were asked for; `missing` says how many entries after the cursor were pruned before
-    they could be read.  A pull goes on with `after`, at any node; `topic_id` says which topic of that
-    name it was.
+    they could be read, and `archive` where they are, if the node knows.  A pull goes on with `after`, at
+    any node; `topic_id` says which topic of that name it was.
     """
 
-    __slots__ = ("_ends", "after", "batches", "first", "last", "missing", "spans", "topic_id")
+    __slots__ = (
+        "_ends",
+        "after",
+        "archive",
+        "batches",
+        "first",
+        "last",
+        "missing",
+        "spans",
+        "topic_id",
+    )
 
     def __init__(
         self,
@@ -123,7 +133,9 @@ class Entries(Sequence[Entry]):
         after: After = 0,
         topic_id: int = 0,
         spans: Mapping[int, tuple[int, int]] | None = None,
+        archive: str = "",
     ) -> None:
+        self.archive = archive
         self.after = after
         self.spans = spans or {}
         self.topic_id = topic_id
@@ -203,4 +215,5 @@ def entries_of(topic: str, pulled: Pulled) -> Entries:
         after=pulled.after,
         topic_id=pulled.topic_id,
         spans=pulled.spans,
+        archive=pulled.archive,
     )

@@ -23,7 +23,7 @@ from .state import State
 class Look(NamedTuple):
     pulled: Pulled
     onward: Pull  # what comes behind it
-    fields: bytes  # of the answer, behind its reference and outcome
+    fields: bytes  # of the answer, without its reference and outcome
     body: list[Buffer]
     size: int  # of the body
 

@@ -57,6 +57,7 @@ class Pulled:
     missing: int  # entries that were pruned between `after` and the first batch
     after: After  # to go on with, at any node
     spans: Mapping[int, tuple[int, int]]  # first and last number there are, by partition
+    archive: str = ""  # where the missing ones are; empty: the node knows of no archive
 
 
 class Basket:

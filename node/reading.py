@@ -167,7 +167,8 @@ class Reader:
         """Comes to no checkpoint if it finds nothing."""
         basket = Basket(ask.limit, ask.max_bytes, cursor, self._open)
         missing, spans, wants = self._next(ask, topic_id, basket)
-        pulled = Pulled(topic_id, basket.batches, missing, basket.cursor, spans)
+        archive = self._archive(topic_id) if missing else ""
+        pulled = Pulled(topic_id, basket.batches, missing, basket.cursor, spans, archive)
         while wants:
             for want in wants:
                 try:
@@ -187,6 +188,10 @@ class Reader:
             if skipped:
                 break
         return pulled
+
+    def _archive(self, topic_id: int) -> str:
+        topic = self._state.topic_of(topic_id)
+        return self._pins.place if topic is not None and topic.policy.archive else ""
 
     def _next(self, ask: Pull, topic_id: int, basket: Basket) -> tuple[int, Spans, list[Want]]:
         """Entries that were pruned before the next ones, what there is, and the next batches."""

@@ -144,7 +144,7 @@ class Reads:
             read.waiting = None
 
     async def _pull(self, read: _Read, pull: Pull, seconds: float, seen: int) -> None:
-        server, missing = self._server, 0
+        server, missing, archive = self._server, 0, ""
         await self._come_to(read, seen)
         deadline = trio.current_time() + min(seconds, WAIT_SECONDS_MAX)
         await server.node.subscribe(pull.topic)
@@ -155,13 +155,15 @@ class Reads:
                 pulled = look.pulled
                 if pulled.batches or server.stopping or trio.current_time() >= deadline:
                     if missing:
-                        pulled = attrs.evolve(pulled, missing=pulled.missing + missing)
+                        pulled = attrs.evolve(
+                            pulled, missing=pulled.missing + missing, archive=archive
+                        )
                         look = look_of(pull, pulled)
                     self._put(read, look, Outcome.DONE)
                     return
             finally:
                 self._end_turn()
-            missing += pulled.missing
+            missing, archive = missing + pulled.missing, pulled.archive or archive
             pull = look.onward
             await self._wait(read, pull, deadline)
 

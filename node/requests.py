@@ -245,6 +245,7 @@ def result_in(fields: Sequence[Any]) -> Result:
 # partition, codec, count, size of the body, first, start, stop, time, position, pid
 _ROW: Final = struct.Struct("<IIIIQQQqQ16s")
 _FOUND_HEAD: Final = b"\x87"  # an array of 7: reference, outcome, and five fields
+_FOUND_HEAD_MORE: Final = b"\x88"  # and where the archive is, if something is missing
 _ALIGNMENT: Final = 8  # of bodies, so that their arrays lie as they did at the producer
 
 
@@ -258,13 +259,20 @@ def encode_pulled(
 
 def found(reference: int, outcome: Outcome, fields: bytes) -> bytes:
     """The head of an answer with what was found; the fields may be those of many answers."""
-    return _FOUND_HEAD + cbor.dumps(reference) + cbor.dumps(int(outcome)) + fields
+    names = cbor.dumps(reference) + cbor.dumps(int(outcome))
+    return b"".join((fields[:1], names, fields[1:]))
 
 
 def encode_found(pulled: Pulled) -> tuple[bytes, list[Buffer]]:
-    """What all who get the same are told: the fields behind reference and outcome, and the body."""
+    """What all who get the same are told: the head of the array and its fields, with no reference and
+    outcome between them yet; and the body.
+    """
     spans = [number for p, (first, last) in pulled.spans.items() for number in (p, first, last)]
-    fields = (pulled.topic_id, pulled.missing, _after_out(pulled.after), spans, len(pulled.batches))
+    fields = [pulled.topic_id, pulled.missing, _after_out(pulled.after), spans, len(pulled.batches)]
+    head = _FOUND_HEAD
+    if pulled.archive:
+        head = _FOUND_HEAD_MORE
+        fields.append(pulled.archive)
     rows: list[bytes] = []
     bodies: list[Buffer] = []
     for partition, first, count, start, stop, time, position, pid, codec, body in pulled.batches:
@@ -275,7 +283,7 @@ def encode_found(pulled: Pulled) -> tuple[bytes, list[Buffer]]:
         bodies.append(body)
         if size % _ALIGNMENT:
             bodies.append(bytes(-size % _ALIGNMENT))
-    return b"".join(map(cbor.dumps, fields)), [b"".join(rows), *bodies]
+    return b"".join([head, *map(cbor.dumps, fields)]), [b"".join(rows), *bodies]
 
 
 def decode_pulled(fields: Sequence[Any], body: Buffer) -> Pulled:
@@ -284,10 +292,10 @@ def decode_pulled(fields: Sequence[Any], body: Buffer) -> Pulled:
         Corrupt: the fields, or the rows in the body, are not those of a pull.
     """
     match fields:
-        case [int(topic_id), int(missing), after, list(spans), int(count), *_] if len(
+        case [int(topic_id), int(missing), after, list(spans), int(count), *more] if len(
             spans
         ) % 3 == 0 and all(map(_is_number, spans)):
-            pass
+            archive = more[0] if more and type(more[0]) is str else ""
         case _:
             raise cbor.malformed("the answer to a pull", list(fields))
     at = count * _ROW.size
@@ -305,7 +313,7 @@ def decode_pulled(fields: Sequence[Any], body: Buffer) -> Pulled:
         )
         at += size + -size % _ALIGNMENT
     found_spans = dict(zip(spans[::3], zip(spans[1::3], spans[2::3], strict=True), strict=True))
-    return Pulled(topic_id, batches, missing, _after_in(after), found_spans)
+    return Pulled(topic_id, batches, missing, _after_in(after), found_spans, archive)
 
 
 # -- where a reader stands ----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -94,6 +94,9 @@ class Client(AsyncClient):
         finally:
             self._give_up(call)
         return call.result()
+
+    async def _in_thread(self, job: Callable[[], Any]) -> Any:
+        return await trio.to_thread.run_sync(job)
 
     async def _pass(self) -> None:
         await trio.lowlevel.checkpoint()

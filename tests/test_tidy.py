@@ -21,6 +21,7 @@ MACHINE = {"os", "socket", "time", "mmap", "fcntl", "subprocess", "threading", "
 SHELLS = {
     "node/alone.py": {"trio"},
     "node/archiveplace.py": {"os"},
+    "node/archivereading.py": {"threading"},
     "node/asyncclient.py": {"os", "time"},
     "node/timekeeping.py": {"trio"},
     "node/trioclient.py": {"trio"},

@@ -5,20 +5,24 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from datetime import UTC, datetime
 from threading import Event, Thread
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .clients import client_of
-from .command import DONE, Args, Command, UsageError, option
+from .command import DONE, FAILED, Args, Command, UsageError, option
 from .configfiles import OPTIONS, loaded
 from .console import Console
+from .output import output_of
+from .rows import Row, text_or_base64
+
+if TYPE_CHECKING:
+    from duckrow.node.archiveplace import Place
 
 log = logging.getLogger("duckrow.archiver")
 
-PLACE: Final = (
-    "A place is a folder, or the address of a file system that pyarrow or fsspec knows, such as "
-    "s3://bucket/archive."
-)
+PLACE: Final = """\
+A place is a folder, or an address that pyarrow or fsspec opens, such as s3://bucket/archive."""
 
 
 def run(args: Args, console: Console) -> int:
@@ -61,6 +65,97 @@ def init(args: Args, console: Console) -> int:
     return DONE
 
 
+def ls(args: Args, console: Console) -> int:
+    from .archivecare import Holding, holdings
+
+    place = _place(args, console)
+    output = output_of(console, args.output, Holding._fields)
+    output.put([row._asdict() for row in holdings(place, args.topic)])
+    output.close()
+    return DONE
+
+
+def verify(args: Args, console: Console) -> int:
+    from .archivecare import Finding, check, compare, reached
+
+    place = _place(args, console)
+    files = len(place.files(args.topic))
+    output = output_of(console, args.output, Finding._fields)
+    found = 0
+    with console.progress("checked", files) as progress:
+        findings = [check(place, args.topic, progress.add)]
+        if args.against:
+            findings.append(compare(place, reached(args.against), args.topic))
+        for each in findings:
+            for finding in each:
+                found += 1
+                output.put([finding._asdict()])
+    output.close()
+    console.say(f"{files:,} files of {place} were read: {found or 'no'} findings")
+    return FAILED if found else DONE
+
+
+def sync(args: Args, console: Console) -> int:
+    from duckrow.node.archiveplace import Place
+
+    from .archivecare import Copied, copy, reached
+
+    source, target = reached(args.source), Place(args.target)
+    with console.progress("copied", len(source.files(args.topic))) as progress:
+        copied = copy(source, target, args.topic, progress.add)
+    output = output_of(console, args.output, Copied._fields, one=True)
+    output.put([copied._asdict()])
+    output.close()
+    return DONE
+
+
+def ask(args: Args, console: Console) -> int:
+    from .archivequery import query
+
+    names, pieces = query(_place(args, console), args.sql)
+    output = output_of(console, args.output, names)
+    for rows in pieces:
+        output.put([shown(row) for row in rows])
+    output.close()
+    return DONE
+
+
+def shown(row: dict[str, Any]) -> Row:
+    """Bytes and times as `duckrow pull` shows them."""
+    found: Row = {}
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            found |= text_or_base64(name, value)
+        elif isinstance(value, datetime):
+            found[name] = value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        elif isinstance(value, list):
+            found[name] = [shown(each) if isinstance(each, dict) else each for each in value]
+        elif isinstance(value, dict):
+            found[name] = shown(value)
+        else:
+            found[name] = value if isinstance(value, int | float | str | None) else str(value)
+    return found
+
+
+def _place(args: Args, console: Console) -> Place:
+    """The one that was named, or that the node knows.
+
+    Raises:
+        NotFound: there is none.
+    """
+    from duckrow.node.errors import NotFound
+
+    from .archivecare import reached
+
+    where = args.at
+    if not where:
+        with client_of(args, console) as client:
+            where = client.status()["archive"]["place"]
+        if not where:
+            raise NotFound("the node knows no archive: say where it is with --at PLACE")
+    return reached(where)
+
+
 def _stopped_by_signals() -> Event:
     stop = Event()
 
@@ -81,7 +176,10 @@ def _until_closed(stop: Event) -> None:
     stop.set()
 
 
-_AT: Final = option("place", said="where the archive is")
+_AT: Final = (
+    option("--at", metavar="PLACE", said="where the archive is; else where the node says"),
+)
+_TOPIC: Final = option("topic", said="only this one", many="?")
 COMMANDS: Final = (
     Command(
         "archive run",
@@ -107,10 +205,66 @@ COMMANDS: Final = (
         url=True,
     ),
     Command(
+        "archive ls",
+        "List what an archive holds",
+        ls,
+        (_TOPIC, *_AT),
+        ("duckrow archive ls", "duckrow archive ls rides --at ./archive -o csv"),
+        more="`missing` are entries between the first and the last that no file has.",
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "archive query",
+        "Ask an archive something in SQL",
+        ask,
+        (option("sql", said="for DuckDB; each topic is a view, and `archive` all of them"), *_AT),
+        (
+            "duckrow archive query 'select count(*), max(timestamp) from rides'",
+            'duckrow archive query "select topic, count(*) n from archive group by all" --at ./archive',
+        ),
+        more="Columns are offset, timestamp, key, value, headers, producer, position, topic and partition.\n"
+        "Values are bytes: decode(value) is their text.",
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "archive verify",
+        "Read all of an archive, and tell what is not as it was written",
+        verify,
+        (
+            _TOPIC,
+            *_AT,
+            option("--against", metavar="PLACE", said="compare it with this archive, too"),
+        ),
+        (
+            "duckrow archive verify",
+            "duckrow archive verify rides --at ./archive --against ./archive",
+        ),
+        more="A file is damaged, overlaps another one, or is missing between others; with --against, also if\n"
+        "only one archive has it, or its rows differ.  Exit code 1: something was found.",
+        url=True,
+        rows=True,
+    ),
+    Command(
+        "archive sync",
+        "Copy files that another archive lacks",
+        sync,
+        (
+            option("source", said="where the files are"),
+            option("target", said="where they are to be, too"),
+            _TOPIC,
+        ),
+        ("duckrow archive sync ./archive ./copy",),
+        more="Each file is checked before it is copied.  So an archive gets what its own node had no more when\n"
+        f"it came back, from that of another node; and a copy gets what is new.\n{PLACE}",
+        rows=True,
+    ),
+    Command(
         "archive init",
         "Begin an archive at a place, after another one was lost",
         init,
-        (_AT,),
+        (option("place", said="where to"),),
         ("duckrow archive init ./other",),
         more="The first archive of a node begins by itself.  Later an archiver whose archive is not where it\n"
         "was waits, since its disk is perhaps not mounted.  This says that it is to begin anew.",

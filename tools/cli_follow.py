@@ -7,7 +7,7 @@ from typing import Final
 from .clients import client_of
 from .command import DONE, Args, Command
 from .console import Console
-from .reads import AFTER, OPTIONS, PAGE, output_for, put
+from .reads import AFTER, OPTIONS, PAGE, archive_of, output_for, put
 
 WAIT: Final = 30.0  # then the same is asked again; nothing polls
 
@@ -27,6 +27,7 @@ def run(args: Args, console: Console) -> int:
                     limit=min(PAGE, left or PAGE),
                     wait=WAIT,
                     topic_id=topic_id,
+                    archive=archive_of(args),
                 )
             except (NoQuorum, Timeout) as error:  # it comes back, and then this goes on
                 if str(error) != told:

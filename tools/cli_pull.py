@@ -7,7 +7,7 @@ from typing import Final
 from .clients import client_of
 from .command import DONE, Args, Command, option, seconds
 from .console import Console
-from .reads import AFTER, OPTIONS, PAGE, output_for, put
+from .reads import AFTER, OPTIONS, PAGE, archive_of, output_for, put
 
 
 def run(args: Args, console: Console) -> int:
@@ -25,6 +25,7 @@ def run(args: Args, console: Console) -> int:
                 limit=min(PAGE, left or PAGE),
                 wait=wait,
                 topic_id=topic_id,
+                archive=archive_of(args),
             )
             put(found, output, console)
             if not found:

@@ -39,6 +39,16 @@ OPTIONS: Final = (
         said="the form; a table on a terminal, else jsonl; value: values alone",
         choices=FORMS,
     ),
+    option(
+        "--archive",
+        switch=True,
+        said="also what was pruned, from the files of the archive, where the node says it is",
+    ),
+    option(
+        "--archive-at",
+        metavar="PLACE",
+        said="the same, where this machine finds the archive: a folder, or an address",
+    ),
     option("-0", "--zero", switch=True, said="values alone, each with a NUL behind it"),
     option(
         "--template",
@@ -46,6 +56,11 @@ OPTIONS: Final = (
         said="results by a template: {number} {time} {key} {value}, and the other fields",
     ),
 )
+
+
+def archive_of(args: Args) -> bool | str:
+    """As the library takes it."""
+    return args.archive_at or bool(args.archive)
 
 
 def output_for(args: Args, console: Console) -> Output:
@@ -61,7 +76,8 @@ def output_for(args: Args, console: Console) -> Output:
 def put(entries: Entries, output: Output, console: Console) -> None:
     if entries.missing:
         what = "entry was" if entries.missing == 1 else "entries were"
-        console.say(f"duckrow: {entries.missing:,} {what} pruned before these")
+        where = f"; the archive is at {entries.archive}: --archive" if entries.archive else ""
+        console.say(f"duckrow: {entries.missing:,} {what} pruned before these{where}")
     for batch in entries.batches:
         if isinstance(output, Values):
             output.put_values(batch.columns.value_list(batch.lo, batch.hi))

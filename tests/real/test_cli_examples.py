@@ -91,6 +91,9 @@ def test_an_example_of_a_help_runs(
     if words.startswith("cluster "):
         run_on_a_cluster(words, example, program, tmp_path, request)
         return
+    if words.startswith("archive "):
+        run_with_an_archive(words, example, program, tmp_path)
+        return
     if words in ("backup", "restore"):
         with library.Node(tmp_path / "data") as node:
             node.client.produce("rides", b"entry")
@@ -117,6 +120,24 @@ def test_an_example_of_a_help_runs(
     if words.startswith("member ") and words != "member ls":
         assert b"this node is alone" in done.stderr  # others to vote with are not here
         return
+    assert (done.returncode, b"duckrow:" in done.stderr) == (0, False), done.stderr.decode()
+
+
+def run_with_an_archive(words: str, example: str, program: Path, home: Path) -> None:
+    """Some files in ./archive, that the node knows, and entries that are still to become some."""
+    with library.Node(home / "data") as node, library.connect(node.url) as client:
+        client.create_topic("rides", archive=10, max_entries=10)
+        fill = "seq 1 100 | duckrow produce rides && duckrow archive run --once --to ./archive"
+        before = fill if words != "archive init" else "true"
+        done = subprocess.run(
+            ["bash", "-c", f"{before} && seq 101 200 | duckrow produce rides && {example}"],
+            cwd=home,
+            env=environ(program, home, node.url),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
     assert (done.returncode, b"duckrow:" in done.stderr) == (0, False), done.stderr.decode()
 
 
