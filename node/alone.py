@@ -48,7 +48,8 @@ class Options:
 
 
 _STATELESS: Final = (
-    "restore a backup, or, if the machine is one of a cluster, start it with an empty folder"
+    "restore a backup, or make again what the row still tells (`duckrow doctor --rebuild`); a "
+    "machine of a cluster may start with an empty folder"
 )
 
 

@@ -67,7 +67,7 @@ class Housekeeping:
         self._snapshots = snapshots
         self._folder = folder
         self._options = options
-        self._unknown = unknown
+        self.unknown = unknown
         self._work = trio.Event()
         self._items = self._commands = self._bytes = 0  # since the last snapshot
         self._place = 0  # of the last item that was counted
@@ -112,7 +112,7 @@ class Housekeeping:
                 await self._make_room()
             if self._image is not None:
                 send, self._image = self._image, None
-                if self._unknown or not await give(self._keeper, send):
+                if self.unknown or not await give(self._keeper, send):
                     await send(None, b"")
             if self._is_due():
                 await self._fits("snapshot", self.snapshot)
@@ -252,7 +252,7 @@ class Housekeeping:
             snapshot=snapshot,
             oldest_body=waited,
             in_memory=numbers.in_memory,
-            unknown=self._unknown,
+            unknown=self.unknown,
             followable=self._options.followable_bytes,
         )
 

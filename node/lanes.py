@@ -144,6 +144,14 @@ def settle(
     effects.append(Answer(batch.pid, batch.topic, batch.partition, batch.seq, result, batch.epoch))
 
 
+def assume(state: State, head: Head, last: int) -> None:
+    """What a lane had applied is lost: it is taken to have come to `last`, whatever the results were."""
+    producer = state.producers.rows.get(head.pid)
+    if last > 0 and _can_be(head.lane) and (producer is None or producer.epoch <= head.epoch):
+        key = _begin(state, head, head.lane)
+        state.lanes.renew(key, Lane(head.epoch, last, b"", ()))
+
+
 def drop_of_topic(state: State, name: str) -> None:
     for key in state.lanes_of.pop(name, {}):
         _drop(state, key)

@@ -45,6 +45,7 @@ from .wakeup import Wakeup
 
 REPLAY_BYTES: Final = 256 * KIB  # of heads, handed out at once while the past is read
 LARGE: Final = 64  # commands of a bundle: to apply them takes a millisecond, to write them too
+_GO_ON: Final = "stop the node, and `duckrow doctor --rebuild` makes a state behind it"
 COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
 
 
@@ -142,7 +143,7 @@ class LoneRow:
         if ahead:
             first = min(ahead, key=_first)
             self._past_end = min(self._past_end, first.first - 1)
-            self._break(end_at(first))
+            self._break(Corrupt(f"{end_at(first)}; {_GO_ON}"))
 
     async def leads(self, after: int, upto: int) -> bool:
         """Whether the row can be read from the one position to the other."""
@@ -370,7 +371,7 @@ class LoneRow:
             items = await self.store.read_items(self._past_next, REPLAY_BYTES, end=self._past_end)
         except (Corrupt, NotFound) as error:
             self._past_end = self._past_next - 1
-            self._break(Corrupt(f"the row ends at position {self._past_end}: {error}"))
+            self._break(Corrupt(f"the row ends at position {self._past_end}: {error}; {_GO_ON}"))
             return []
         self._past_next += len(items)
         return items

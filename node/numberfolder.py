@@ -117,6 +117,11 @@ class NumberFolder:
         if await self._folder.exists(_name(segment)):
             await self._folder.unlink(_name(segment))
 
+    async def forget(self, segment: int) -> None:
+        """The file is of no use any more; nobody has loaded it."""
+        await self._folder.unlink(_name(segment))
+        await self._folder.sync_names()
+
     async def put(self, segment: int, pieces: Iterable[bytes]) -> bool:
         """A file that is not made here.  False: the disk is full.
 

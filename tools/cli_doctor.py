@@ -41,9 +41,12 @@ def run(args: Args, console: Console) -> int:
         store = state.config.store
         data = Path(node.data).expanduser()
         checks += of_data(data, store.soft_reserve, store.soft_reserve_share)
+        if args.rebuild:
+            checks += of_rebuilding(data, state.config)
         if args.files:
             checks += of_files(data, state.config)
-    checks += of_node(args, console)
+    if not (args.files or args.rebuild):  # they need it stopped
+        checks += of_node(args, console)
     output = output_of(console, args.output, FIELDS)
     output.put([check._asdict() for check in checks])
     output.close()
@@ -131,6 +134,34 @@ def of_files(data: Path, config: Config) -> Iterator[Check]:
         yield Check("files", OK, f"every byte of the row is whole, up to position {position:,}")
 
 
+def of_rebuilding(data: Path, config: Config) -> Iterator[Check]:
+    """Makes again what can be made again, and says what cannot."""
+    import trio
+
+    from duckrow.node.alone import Options
+    from duckrow.node.errors import Conflict, DuckrowError, first_of
+    from duckrow.node.realio import real_env
+    from duckrow.node.rebuilding import Rebuilt, rebuild
+
+    async def work() -> Rebuilt:
+        return await rebuild(real_env("doctor", data), Options(store=config.store.options()))
+
+    if not (data / "row").is_dir():
+        yield Check("rebuild", WARN, f"there is no row in {data} yet")
+        return
+    try:
+        rebuilt = trio.run(work)
+    except (DuckrowError, BaseExceptionGroup) as error:
+        cause = first_of(error)
+        todo = "stop the node first" if isinstance(cause, Conflict) else "duckrow restore --help"
+        yield Check("rebuild", BAD, str(cause), todo)
+        return
+    for made in rebuilt.made or ("nothing lacks that can be made again",):
+        yield Check("rebuild", OK, made)
+    for lost in rebuilt.lost:
+        yield Check("lost", WARN, lost)
+
+
 def of_node(args: Args, console: Console) -> Iterator[Check]:
     from duckrow.node.errors import Disconnected, DuckrowError
 
@@ -184,9 +215,19 @@ COMMANDS: Final = (
                 switch=True,
                 said="read all of the data folder, too; the node may not run meanwhile",
             ),
+            option(
+                "--rebuild",
+                switch=True,
+                said="make again what the segments of the data folder still tell, where snapshots "
+                "or index files are lost, and say what cannot be; the node may not run meanwhile",
+            ),
             *OPTIONS,
         ),
-        ("duckrow doctor", "duckrow doctor --files -o json --set node.data=./data"),
+        (
+            "duckrow doctor",
+            "duckrow doctor --files -o json --set node.data=./data",
+            "duckrow doctor --rebuild --set node.data=./data",
+        ),
         more="Exit code 1: something is bad.",
         url=True,
         rows=True,

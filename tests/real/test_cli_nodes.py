@@ -295,6 +295,41 @@ def test_doctor_reads_every_file_and_tells_of_a_byte_that_changed(tmp_path: Path
     assert duckrow(words, environ=environ).code == 1
 
 
+def test_doctor_rebuilds_a_row_that_ended_at_a_damaged_item(tmp_path: Path) -> None:
+    words = f"doctor --rebuild --set node.data={tmp_path}/data -o jsonl"
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+
+    def rebuild() -> tuple[int, list[dict[str, str]]]:
+        done = duckrow(words, environ=environ)
+        rows = map(json.loads, done.out.splitlines())
+        return done.code, [row for row in rows if row["check"] in ("rebuild", "lost")]
+
+    with library.Node(tmp_path / "data") as node:
+        for number in range(1, 101):
+            node.client.produce("rides", b"ride %d" % number)
+        code, (busy,) = rebuild()
+        assert (code, busy["state"], busy["next"]) == (1, "bad", "stop the node first")
+    assert rebuild()[1][0]["said"] == "nothing lacks that can be made again"
+    for snapshot in (tmp_path / "data" / "state").iterdir():
+        snapshot.unlink()
+    segment = tmp_path / "data" / "row" / "00000001.seg"
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"ride 60") - 60] ^= 1
+    segment.write_bytes(content)
+    with library.Node(tmp_path / "data") as node, pytest.raises(library.Corrupt, match="rebuild"):
+        node.client.produce("rides", b"new")
+
+    code, rows = rebuild()
+
+    assert code == 0
+    assert [row["state"] for row in rows][:2] == ["ok", "warn"]
+    assert any("damaged items at positions" in row["said"] for row in rows)
+    with library.Node(tmp_path / "data") as node:
+        values = [entry.value for entry in node.client.pull("rides")]
+        assert values == [b"ride %d" % number for number in range(1, 101) if number != 60]
+        assert node.client.produce("rides", b"new").number == 100
+
+
 @pytest.mark.parametrize("case", ["produce", "produce --batch 1", "consume", "latency --batch 1"])
 def test_a_benchmark_gives_a_row_and_leaves_nothing(case: str, sh: Shell) -> None:
     before = sh("topic ls --names").rows
