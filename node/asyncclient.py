@@ -334,7 +334,9 @@ class AsyncClient(ABC):
         if not call.done:
             where = " or ".join(map(str, self._addresses))
             why = self._core.trouble(self._trouble)
-            self._core.give_up(call, Timeout(f"no answer came in time from {where}{why}"))
+            self._core.give_up(
+                call, Timeout(f"no answer came in time from {where}{why}", node=where)
+            )
             self._kick()
 
     def _note_unwatched(self, call: Call) -> None:

@@ -109,7 +109,8 @@ class Line:
 
     def give_up(self, call: Call) -> None:
         if not call.done and not self.is_closed and self.process == os.getpid():
-            error = Timeout(f"no answer came in time from {self._where()}{self._why()}")
+            where = self._where()
+            error = Timeout(f"no answer came in time from {where}{self._why()}", node=where)
             self._inside(lambda: self._core.give_up(call, error))
 
     def advance(self) -> None:

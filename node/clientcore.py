@@ -349,7 +349,9 @@ class ClientCore:
         """The node has lost a part of its row, or it is another one: nothing of ours holds there."""
         error = Conflict(
             f"{now.node} has another row than {before.node} had: numbers and positions of the old "
-            "one mean nothing there"
+            "one mean nothing there; look again at what is there, and decide anew",
+            node=now.node,
+            lineage=now.lineage,
         )
         self._boxes.begin_anew()
         self._seen = 0
@@ -405,7 +407,7 @@ def _receipt(name: ReceiptName, result: Result) -> Receipt:
     if result.code == WAITING:
         return Receipt(name, None, None)
     if result.code != ORDERED:
-        raise error_of(result, f"topic {name.topic!r}")
+        raise error_of(result, name.topic)
     return Receipt(name, result.first + name.offset, result.time)
 
 

@@ -136,14 +136,30 @@ Effect = Answer | Appended | Pruned | Created | Configured | Deleted
 
 
 def explain(result: Result) -> str:
-    """A result in one sentence, for error messages and logs."""
+    """A result in one sentence, for error messages and logs: what happened, and what to do."""
     code, reason = Code(result.code), Reason(result.reason)
     words = _BY_REASON.get(reason) or _BY_CODE[code]
     if code == Code.ORDERED and not reason and not result.first:
         # Not in one place: a topic was made, say, or stages were committed.
         words = "{count:,} entries are in the row" if result.count else "it is done"
-    told = words.format(**result._asdict(), last=result.last)
+    told = words.format(**{**result._asdict(), "last": result.last, **values(result)})
     return f"{told} (decided before)" if result.duplicate else told
+
+
+def values(result: Result) -> dict[str, str | int]:
+    """What a program may want to know of a result that is no success."""
+    code, reason = Code(result.code), Reason(result.reason)
+    found: dict[str, str | int] = {"result": named(code)}
+    if reason:
+        found["reason"] = named(reason)
+    if name := detail_of(reason or code):
+        found[name] = result.detail
+    return found
+
+
+def named(each: Code | Reason) -> str:
+    """As users write it: other-last."""
+    return each.name.lower().replace("_", "-")
 
 
 def wording(each: Code | Reason) -> str:
@@ -152,46 +168,90 @@ def wording(each: Code | Reason) -> str:
     return words.replace(":,}", "}")
 
 
+def detail_of(each: Code | Reason) -> str:
+    """What `detail` is; empty: nothing."""
+    # Apart: the numbers of codes and of reasons are the same ones.
+    return _OF_CODE.get(each, "") if isinstance(each, Code) else _OF_REASON.get(each, "")
+
+
+_OF_CODE: Final = {
+    Code.STAGED: "index",
+    Code.EXISTS: "topic_id",
+    Code.FENCED: "epoch",
+    Code.GAP: "seq",
+}
+_OF_REASON: Final = {
+    Reason.UNKNOWN_KIND: "kind",
+    Reason.BAD_PARTITION: "partitions",
+    Reason.ROUTING_CHANGED: "partitions",
+    Reason.OTHER_TOPIC: "topic_id",
+    Reason.OTHER_LAST: "last",
+    Reason.TOO_LARGE: "limit",
+    Reason.TOO_MANY_WAITING: "limit",
+    Reason.TOO_MANY_TOPICS: "limit",
+    Reason.TOO_MANY_STAGES: "limit",
+    Reason.IDS_PARTLY_KNOWN: "number",
+    Reason.ELSEWHERE: "partition",
+    Reason.BAD_POLICY: "field",
+    Reason.BAD_SETTING: "field",
+    Reason.NEEDS_GROUPS: "field",
+    Reason.FEWER_PARTITIONS: "partitions",
+    Reason.STAGE_GONE: "stage",
+    Reason.STAGE_OTHERS: "stage",
+    Reason.STAGE_REPEATED: "stage",
+    Reason.BATCH_PASSED: "batch",
+    Reason.NOT_NEXT_VERSION: "version",
+}
 _BY_CODE: Final = {
     Code.ORDERED: "{count:,} entries are in the row, the first as {first:,}",
     Code.WAITING: "{count:,} entries wait for room, and will be numbered when there is some",
-    Code.STAGED: "{count:,} entries are staged as ({position}, {detail})",
+    Code.STAGED: "{count:,} entries are staged as ({position}, {index})",
     Code.FULL: "the topic is full, and nothing was written: prune it, or raise its limits",
-    Code.REFUSED: "the command was refused",
-    Code.NOT_FOUND: "there is no such topic",
-    Code.EXISTS: "the topic is there already, with id {detail}",
-    Code.CONFLICT: "somebody else was first",
-    Code.WITHDRAWN: "it was withdrawn before it was numbered, and never will be",
-    Code.FENCED: "a newer instance of this producer, of epoch {detail:,}, has taken over",
-    Code.GAP: "an earlier command is missing, and nothing was done: send it from seq {detail:,} on",
+    Code.REFUSED: "the command was refused: the same again will be, too",
+    Code.NOT_FOUND: "there is no such topic: look which there are, or create it",
+    Code.EXISTS: "the topic is there already, with id {topic_id}: go on with it, or take another name",
+    Code.CONFLICT: "somebody else was first: look again at what is there, and decide anew",
+    Code.WITHDRAWN: "it was withdrawn before it was numbered, and never will be: send it anew if it is "
+    "still wanted",
+    Code.FENCED: "a newer instance of this producer, of epoch {epoch:,}, has taken over: end this one",
+    Code.GAP: "an earlier command is missing, and nothing was done: send it from seq {seq:,} on",
     Code.UNKNOWN_PRODUCER: "this producer is not known here any more: begin with seq 1 again",
-    Code.FORGOTTEN: "it was done, but the result is no longer kept",
+    Code.FORGOTTEN: "it was done, but the result is no longer kept: pull the topic to see it",
 }
+_SEND_RIGHT: Final = "correct the client"
 _BY_REASON: Final = {
-    Reason.MALFORMED: "the head of the command is not what its kind needs",
-    Reason.UNKNOWN_KIND: "these rules know no command of kind {detail}: upgrade and switch first",
-    Reason.BAD_NAME: "no topic may be called so",
-    Reason.BAD_LANE: "no topic may be called so, or have such a partition",
-    Reason.BAD_SEQ: "seq counts from 1",
-    Reason.BAD_PARTITION: "there is no such partition: the topic has {detail:,}, counted from 0",
-    Reason.ROUTING_CHANGED: "the topic has {detail:,} partitions: choose the partition anew",
-    Reason.OTHER_TOPIC: "the topic of this name is another one now, with id {detail} (0: none)",
-    Reason.OTHER_LAST: "the last number is {detail:,}, and another was expected",
-    Reason.TOO_LARGE: "the batch is larger than the limit of the topic, {detail:,}",
-    Reason.TOO_MANY_WAITING: "as many as may wait for room do, {detail:,}; nothing was written",
-    Reason.TOO_MANY_TOPICS: "there are as many topics as there may be, {detail:,}",
-    Reason.TOO_MANY_STAGES: "as many batches as may be are staged, {detail:,}",
-    Reason.IDS_REPEATED: "an id occurs twice in the batch",
-    Reason.IDS_PARTLY_KNOWN: "a part of the batch is there already, entry {detail:,} for one",
-    Reason.ELSEWHERE: "the entry is number {first:,} of partition {detail:,}",
-    Reason.BAD_POLICY: "field {detail} of the policy cannot be",
-    Reason.BAD_SETTING: "field {detail} of the settings cannot be",
-    Reason.NEEDS_GROUPS: "field {detail} of the policy needs consumer groups",
-    Reason.FEWER_PARTITIONS: "partitions only grow, and there are {detail:,}",
-    Reason.TOPIC_LANE: "this command goes in the lane without a topic",
-    Reason.STAGE_GONE: "stage {detail:,} of the list is not there, or no longer: stage it again",
-    Reason.STAGE_OTHERS: "stage {detail:,} of the list is of another writer or batch",
-    Reason.STAGE_REPEATED: "stage {detail:,} of the list is in it twice",
-    Reason.BATCH_PASSED: "the writer has committed a later batch, {detail:,}",
-    Reason.NOT_NEXT_VERSION: "the version is {detail:,}, and only the next one can follow",
+    Reason.MALFORMED: f"the head of the command is not what its kind needs: {_SEND_RIGHT}",
+    Reason.UNKNOWN_KIND: "these rules know no command of kind {kind}: upgrade and switch first",
+    Reason.BAD_NAME: "no topic may be called so: take letters, digits, '.', '_' and '-'",
+    Reason.BAD_LANE: "no topic may be called so, or have such a partition: take letters, digits, '.', "
+    "'_' and '-', and count partitions from 0",
+    Reason.BAD_SEQ: f"seq counts from 1: {_SEND_RIGHT}",
+    Reason.BAD_PARTITION: "there is no such partition: the topic has {partitions:,}, counted from 0",
+    Reason.ROUTING_CHANGED: "the topic has {partitions:,} partitions: choose the partition anew",
+    Reason.OTHER_TOPIC: "the topic of this name is another one now, with id {topic_id} (0: none): look "
+    "again at what is there",
+    Reason.OTHER_LAST: "the last number is {last:,}, and another was expected: read on up to there, and "
+    "decide anew",
+    Reason.TOO_LARGE: "the batch is larger than the limit of the topic, {limit:,}: send less at once, "
+    "or raise it",
+    Reason.TOO_MANY_WAITING: "as many as may wait for room do, {limit:,}, and nothing was written: prune "
+    "the topic, or try again later",
+    Reason.TOO_MANY_TOPICS: "there are as many topics as there may be, {limit:,}: delete some, or raise "
+    "topics_max",
+    Reason.TOO_MANY_STAGES: "as many batches as may be are staged, {limit:,}: commit some, or wait until "
+    "they expire",
+    Reason.IDS_REPEATED: "an id occurs twice in the batch: each entry needs one of its own",
+    Reason.IDS_PARTLY_KNOWN: "a part of the batch is there already, entry {number:,} for one: send the "
+    "same batch as before, or only what is new",
+    Reason.ELSEWHERE: "the entry is number {first:,} of partition {partition:,}: it was produced before",
+    Reason.BAD_POLICY: "field {field} of the policy cannot be: see the policies of topics",
+    Reason.BAD_SETTING: "field {field} of the settings cannot be: see the settings of clusters",
+    Reason.NEEDS_GROUPS: "field {field} of the policy needs consumer groups: leave it out",
+    Reason.FEWER_PARTITIONS: "partitions only grow: ask for {partitions:,} or more",
+    Reason.TOPIC_LANE: f"this command goes in the lane without a topic: {_SEND_RIGHT}",
+    Reason.STAGE_GONE: "stage {stage:,} of the list is not there, or no longer: stage it again",
+    Reason.STAGE_OTHERS: "stage {stage:,} of the list is of another writer or batch: list your own",
+    Reason.STAGE_REPEATED: "stage {stage:,} of the list is in it twice: list it once",
+    Reason.BATCH_PASSED: "the writer has committed a later batch, {batch:,}: go on behind it",
+    Reason.NOT_NEXT_VERSION: "the version is {version:,}: switch to the next one only",
 }

@@ -19,15 +19,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+Value = str | int | float
+
 
 class DuckrowError(Exception):
-    """The root of everything duckrow raises on purpose; `code` is its name on the wire."""
+    """The root of everything duckrow raises on purpose; `code` is its name on the wire.
+
+    The text is for people.  What a program may want of it is in `values()`, by name.
+    """
 
     code = "error"
-    told: tuple[str, ...] = ()  # attributes that go over wires with it
+    told: tuple[str, ...] = ()  # values that all of its kind have, as attributes, too
 
-    def values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.told}
+    def __init__(self, message: str, **values: Value) -> None:
+        super().__init__(message)
+        self._values = values
+
+    def values(self) -> dict[str, Value]:
+        """What was refused, missing or found instead; it goes over wires with the error."""
+        return dict(self._values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it can go to another process."""
+        return rebuilt, (self.code, str(self), self.values())
 
 
 class NotFound(DuckrowError):
@@ -61,7 +75,8 @@ class LimitExceeded(Refused):
     told = ("what", "value", "limit")
 
     def __init__(self, what: str, value: int, limit: int) -> None:
-        super().__init__(f"{what} is {value:,}, and the limit is {limit:,}")
+        text = f"{what} is {value:,}, and the limit is {limit:,}"
+        super().__init__(text, what=what, value=value, limit=limit)
         self.what, self.value, self.limit = what, value, limit
 
 
@@ -84,7 +99,7 @@ class NoQuorum(DuckrowError):
     told = ("retry_after",)
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
-        super().__init__(message)
+        super().__init__(message, retry_after=retry_after)
         self.retry_after = retry_after
 
 
@@ -109,7 +124,11 @@ class Damaged(Corrupt):
     def __init__(self, topic: str, partition: int, first: int, last: int, why: str) -> None:
         super().__init__(
             f"entries {first:,} to {last:,} of partition {partition} of topic {topic!r} cannot be "
-            f"read: {why}; to go on without them, pull after {last}"
+            f"read: {why}; to go on without them, pull after {last}",
+            topic=topic,
+            partition=partition,
+            first=first,
+            last=last,
         )
         self.topic, self.partition, self.first, self.last = topic, partition, first, last
 
@@ -117,12 +136,13 @@ class Damaged(Corrupt):
 def rebuilt(code: str, text: str, values: Mapping[str, Any]) -> DuckrowError:
     """The error that another process told of.  One that is not known here is a plain one."""
     kind = _BY_CODE.get(code, DuckrowError)
-    if not all(type(values.get(name)) in (str, int, float) for name in kind.told):
+    plain = {name: value for name, value in values.items() if type(value) in (str, int, float)}
+    if not plain.keys() >= set(kind.told):
         kind = DuckrowError
     error = kind.__new__(kind, text)  # the text is whole: nothing is to be put together again
-    Exception.__init__(error, text)
+    DuckrowError.__init__(error, text, **plain)
     for name in kind.told:
-        setattr(error, name, values[name])
+        setattr(error, name, plain[name])
     return error
 
 

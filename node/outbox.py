@@ -25,7 +25,7 @@ from . import makers, parts
 from .effects import Code, Reason, Result
 from .errors import Disconnected, DuckrowError, Full, NoQuorum, Timeout
 from .limits import KEYED_ENTRIES_MAX, LANE_RESULTS_MAX
-from .outcomes import doubt_about, error_of, subject_of
+from .outcomes import doubt_about, error_of, topic_of
 from .parts import BATCH_BYTES, Part
 from .slots import OUT, PARKED, READY, Sent, Slot, Slots
 
@@ -165,7 +165,7 @@ class Outbox:
         else:
             self._slots.settle(slot)
             error = slot.stop if code == _WITHDRAWN else None
-            self._failed(slot, error or error_of(result, subject_of(sent.command)))
+            self._failed(slot, error or error_of(result, topic_of(sent.command)))
 
     def refused(self, sent: Sent, error: DuckrowError) -> float:
         """The node would not take it.  In so many seconds it may be asked again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .commands import Command, decode_head
-from .effects import Code, Reason, Result, explain
+from .effects import Code, Reason, Result, explain, values
 from .errors import Conflict, DuckrowError, Exists, Full, NotFound, Refused, Timeout
 
 _ERRORS: Final[dict[int, type[DuckrowError]]] = {
@@ -17,19 +17,21 @@ _ERRORS: Final[dict[int, type[DuckrowError]]] = {
 }
 
 
-def error_of(result: Result, what: str) -> DuckrowError:
-    """The exception for a result that is no success."""
+def error_of(result: Result, topic: str) -> DuckrowError:
+    """The exception for a result that is no success; of no topic: ""."""
     kind = _ERRORS.get(result.code, Conflict)
     if result.reason == Reason.BAD_PARTITION:
         kind = NotFound
-    return kind(f"{what}: {explain(result)}")
+    found = values(result)
+    if topic:
+        found["topic"] = topic
+    return kind(f"{f'topic {topic!r}' if topic else 'the command'}: {explain(result)}", **found)
 
 
-def subject_of(command: Command) -> str:
+def topic_of(command: Command) -> str:
     """What a command is about; one that makes or changes a topic has its name inside."""
     head = decode_head(command.head)
-    name = head.topic or next((each for each in head.extra[:1] if isinstance(each, str)), "")
-    return f"topic {name!r}" if name else "the command"
+    return head.topic or next((each for each in head.extra[:1] if isinstance(each, str)), "")
 
 
 def doubt_about(topic: str) -> DuckrowError:

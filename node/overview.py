@@ -90,7 +90,7 @@ def topic(state: State, fields: Sequence[Any]) -> list[Any]:
             raise Corrupt("the name of a topic is missing")
     found = state.topic(name)
     if found is None:
-        raise NotFound(f"there is no topic {name!r}")
+        raise NotFound(f"there is no topic {name!r}", topic=name)
     parts = []
     for number in range(found.policy.partitions):
         part = state.partition(found.id, number)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from . import cbor
+from .effects import Reason, named
 from .errors import Conflict, NotFound, Refused
 from .numbers import Numbers
 from .state import State
@@ -118,9 +119,18 @@ class Pins:
         """
         found = self._state.topic(topic)
         if found is None or not 0 <= partition < found.policy.partitions:
-            raise NotFound(f"there is no topic {topic!r} with a partition {partition}")
+            raise NotFound(
+                f"there is no topic {topic!r} with a partition {partition}",
+                topic=topic,
+                partition=partition,
+            )
         if found.id != topic_id:
-            raise Conflict(f"topic {topic!r} has id {found.id} now, not {topic_id}")
+            raise Conflict(
+                f"topic {topic!r} has id {found.id} now, not {topic_id}",
+                reason=named(Reason.OTHER_TOPIC),
+                topic=topic,
+                topic_id=found.id,
+            )
         if not found.policy.archive:
             raise Refused(f"topic {topic!r} has no archive any more: nothing of it is pinned")
         now = self._state.partition(found.id, partition)

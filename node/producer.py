@@ -14,15 +14,10 @@ from collections.abc import Sequence
 
 from . import columns, makers
 from .commands import Command
-from .effects import Code, Result, explain
-from .errors import Conflict, DuckrowError, Full, NotFound, Refused
+from .effects import Code, Result
+from .errors import DuckrowError
 from .keeper import Keeper
-
-_ERRORS: dict[Code, type[DuckrowError]] = {
-    Code.FULL: Full,
-    Code.NOT_FOUND: NotFound,
-    Code.REFUSED: Refused,
-}
+from .outcomes import error_of
 
 
 class _Lane:
@@ -100,7 +95,7 @@ class Producer:
             if not told:
                 self._give_up(key, lane, seq)
         if code != Code.ORDERED:
-            raise _ERRORS.get(Code(code), Conflict)(f"{topic!r}: {explain(result)}")
+            raise error_of(result, topic)
         return result
 
     def _note(self, key: tuple[str, int], lane: _Lane, seq: int, code: int | None) -> None:

@@ -26,6 +26,7 @@ from .cache import Cache
 from .columns import Columns
 from .commands import Command, Head, Kind, decode_head
 from .cursors import After, Cursor, Spans
+from .effects import Reason, named
 from .env import Buffer
 from .errors import Conflict, Corrupt, Damaged, LimitExceeded, NotFound, Refused
 from .limits import KIB, MIB, PULL_BYTES_MAX
@@ -151,12 +152,22 @@ class Reader:
         if position_of(meant) > self._state.position:
             return None  # this node has not come so far yet
         now = "there is none now" if topic is None else f"the topic of that name is {topic.id} now"
-        raise Conflict(f"topic {name!r} of id {meant} was deleted, and {now}")
+        raise Conflict(
+            f"topic {name!r} of id {meant} was deleted, and {now}: look again at what is there",
+            reason=named(Reason.OTHER_TOPIC),
+            topic=name,
+            topic_id=0 if topic is None else topic.id,
+        )
 
     def _spans(self, topic: Topic, partition: int | None, *, kept: bool) -> Spans:
         count = topic.policy.partitions
         if partition is not None and partition >= count:
-            raise NotFound(f"topic {topic.name!r} has partitions 0 to {count - 1}, not {partition}")
+            raise NotFound(
+                f"topic {topic.name!r} has partitions 0 to {count - 1}, not {partition}",
+                topic=topic.name,
+                partition=partition,
+                partitions=count,
+            )
         wanted = range(count) if partition is None else (partition,)
         if kept:
             state, pins = self._state, self._pins

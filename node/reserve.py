@@ -142,7 +142,9 @@ class Reserve:
         free, soft = self._free(), self._soft()
         return Full(
             f"the disk is full: {free:,} bytes are free, and a reserve of {soft:,} is kept for what "
-            f"makes room; delete or prune something: it goes on by itself at {2 * soft:,} free bytes"
+            f"makes room; delete or prune something: it goes on by itself at {2 * soft:,} free bytes",
+            free=free,
+            needed=2 * soft,
         )
 
     def _free(self) -> int:

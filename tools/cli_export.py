@@ -14,7 +14,8 @@ FIELDS: Final = ("topic", "file", "entries")
 PARQUET: Final = ".parquet"
 MORE: Final = """\
 The ending of the file says the form: .parquet, or JSON lines, as `pull -o jsonl` writes them; -
-stands for stdout.  What comes while it is exported is left out."""
+stands for stdout.  The file is there when it is whole; until then it is called FILE.writing.  What
+comes while it is exported is left out."""
 
 
 def run(args: Args, console: Console) -> int:
@@ -32,11 +33,8 @@ def run(args: Args, console: Console) -> int:
                 )
                 return DONE
             path = Path(args.file)
-            if path.suffix == PARQUET:
-                done = export.export_parquet(client, args.topic, path, tell=progress.add)
-            else:
-                with path.open("w", encoding="utf-8") as file:
-                    done = export.export_lines(client, args.topic, file.write, tell=progress.add)
+            write = export.export_parquet if path.suffix == PARQUET else export.export_file
+            done = write(client, args.topic, path, tell=progress.add)
     output = output_of(console, args.output, FIELDS)
     output.put([{"topic": args.topic, "file": args.file, "entries": done}])
     output.close()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from duckrow.node.errors import Refused
 
 from .rows import json_lines
+from .wholefile import whole_file
 
 if TYPE_CHECKING:
     import pyarrow
@@ -59,8 +60,18 @@ def export_lines(
     return done
 
 
+def export_file(client: Client, topic: str, path: Path, *, tell: Tell = quiet) -> int:
+    """As `export_lines`, to a file, which is there when it is whole.
+
+    Raises:
+        NotFound: there is no such topic.
+    """
+    with whole_file(path) as aside, aside.open("w", encoding="utf-8") as file:
+        return export_lines(client, topic, file.write, tell=tell)
+
+
 def export_parquet(client: Client, topic: str, path: Path, *, tell: Tell = quiet) -> int:
-    """As `export_lines`; the file is there when it is whole.
+    """As `export_file`, in Parquet.
 
     Raises:
         NotFound: there is no such topic.
@@ -69,24 +80,22 @@ def export_parquet(client: Client, topic: str, path: Path, *, tell: Tell = quiet
     arrow, parquet = _pyarrow()
     schema = _schema(arrow)
     done = 0
-    aside = path.with_name(f"{path.name}.writing")
-    try:
-        with parquet.ParquetWriter(aside, schema, compression="zstd") as writer:
-            rows: list[Batch] = []
-            held = 0
-            for batch in batches(client, topic):
-                rows.append(batch)
-                held += len(batch)
-                if held >= ROWS:
-                    writer.write_table(_table(arrow, schema, rows))
-                    rows, held = [], 0
-                done += len(batch)
-                tell(len(batch))
-            if rows:
+    with (
+        whole_file(path) as aside,
+        parquet.ParquetWriter(aside, schema, compression="zstd") as writer,
+    ):
+        rows: list[Batch] = []
+        held = 0
+        for batch in batches(client, topic):
+            rows.append(batch)
+            held += len(batch)
+            if held >= ROWS:
                 writer.write_table(_table(arrow, schema, rows))
-        aside.rename(path)
-    finally:
-        aside.unlink(missing_ok=True)
+                rows, held = [], 0
+            done += len(batch)
+            tell(len(batch))
+        if rows:
+            writer.write_table(_table(arrow, schema, rows))
     return done
 
 

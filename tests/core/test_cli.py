@@ -13,6 +13,7 @@ import pytest
 
 from clikit import Terminal, console_of, duckrow
 from duckrow.node import errors
+from duckrow.node.effects import Code, Reason, wording
 from duckrow.tools import cli
 from duckrow.tools.cli import INDEX, WORDS, commands, run
 from duckrow.tools.cli_explain import ADVICE, EXITS, meanings
@@ -300,16 +301,19 @@ def test_every_error_is_explained_with_what_to_do() -> None:
     }
 
     assert codes <= set(ADVICE)
+    results = [*Code, *(each for each in Reason if each)]
+    silent = [each.name for each in results if ": " not in wording(each)]
+    assert silent == ["ORDERED", "WAITING", "STAGED"]
     assert all(len(meanings()[code]) >= 2 for code in codes)
     assert all(said[0].endswith(".") for said in meanings().values())
 
 
 def test_explain_knows_errors_results_reasons_and_exit_codes() -> None:
     assert duckrow("explain no-quorum").lines[0].startswith("An error: nothing can be ordered now")
-    assert duckrow("explain WITHDRAWN").lines == [
-        "A result: it was withdrawn before it was numbered, and never will be."
-    ]
-    assert duckrow("explain routing_changed").lines[0].startswith("A reason: the topic has DETAIL")
+    assert duckrow("explain WITHDRAWN").lines == [f"A result: {wording(Code.WITHDRAWN)}."]
+    assert (
+        duckrow("explain routing_changed").lines[0].startswith("A reason: the topic has PARTITIONS")
+    )
     assert [duckrow(f"explain {code}").lines for code in EXITS] == [
         [f"An exit code: {said}"] for said in EXITS.values()
     ]

@@ -144,7 +144,10 @@ def test_an_expected_last_number_that_is_not_it_is_refused(sh: Shell, topic: str
     done = sh(f"produce {topic} two --expect-last 0")
 
     assert done.code == 1
-    assert done.err == f"duckrow: topic '{topic}': the last number is 1, and another was expected\n"
+    assert done.err == (
+        f"duckrow: topic '{topic}': the last number is 1, and another was expected: read on up to "
+        "there, and decide anew\n"
+    )
     assert sh.values(topic) == ["one"]
 
 

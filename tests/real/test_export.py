@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import random
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import duckrow
-from duckrow.tools.export import count, export_lines, export_parquet
+from duckrow.tools.export import count, export_file, export_lines, export_parquet
 from duckrow.tools.import_ import import_lines, import_parquet
 
 Told = list[tuple[int, int, bytes | None, object, bytes]]
@@ -127,6 +133,62 @@ def test_what_was_pruned_is_not_exported(row: duckrow.Client) -> None:
     assert export_lines(row, "pruned", lines.append) == 3
     row.prune("pruned", 10)
     assert export_lines(row, "pruned", lines.append) == 0
+
+
+@pytest.mark.parametrize("export", [export_file, export_parquet])
+def test_an_export_that_fails_half_way_leaves_the_file_that_was_there(
+    row: duckrow.Client, source: str, tmp_path: Path, export: Callable[..., int]
+) -> None:
+    path = tmp_path / "source.out"
+    path.write_text("from yesterday")
+
+    def fails(_done: int) -> None:
+        assert [each.name for each in tmp_path.iterdir() if each != path] == ["source.out.writing"]
+        raise OSError(errno.ENOSPC, "no space")
+
+    with pytest.raises(OSError, match="no space"):
+        export(row, source, path, tell=fails)
+
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {
+        "source.out": "from yesterday"
+    }
+
+
+def test_an_export_writes_through_a_link_and_into_a_pipe(
+    row: duckrow.Client, source: str, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "plain")
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit((tmp_path / "pipe").read_text)
+        for name in ("link", "pipe"):
+            assert export_file(row, source, tmp_path / name) == 30_004
+        piped = read.result()
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "plain").read_text() == piped
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.parquet"])
+def test_the_command_says_that_a_file_did_not_fit_and_leaves_none(
+    tmp_path: Path, name: str
+) -> None:
+    with duckrow.Node() as node:
+        node.client.produce_many("t", [random.randbytes(1000) for _ in range(1000)])
+        export = [sys.executable, "-m", "duckrow.tools.cli", "export", "t", name]
+        done = subprocess.run(
+            ["bash", "-c", 'ulimit -f 16; exec "$@"', "bash", *export],
+            cwd=tmp_path,
+            env={**os.environ, "DUCKROW_URL": node.url},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert re.fullmatch(r"duckrow: .*File too large.*\n", done.stderr)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_topic_that_is_not_there_cannot_be_exported(row: duckrow.Client, tmp_path: Path) -> None:
