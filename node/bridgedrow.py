@@ -13,30 +13,30 @@ needs the store waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final, Protocol
 
-import attrs
 import trio
 
 from . import bridgewire as wire
-from .adopting import Part
+from .bridgedstore import BridgedStore
 from .bridgewire import Name, Said, Told, Welcome, What
 from .commands import Command
 from .env import Buffer, Env
-from .errors import Conflict, Corrupt, Disconnected, DuckrowError, Full, NoQuorum, rebuilt
+from .errors import Conflict, Corrupt, Disconnected, DuckrowError, Full, rebuilt
 from .events import WARNING, Note, unheard
 from .frames import Frame, FrameReader
 from .giving import Given
-from .limits import MIB, PENDING_BYTES_MAX
+from .limits import MIB
 from .output import GONE, Output
+from .questions import Questions
 from .receiving import receive
 from .reserve import OK
 from .row import Bundle, Item, RowStatus
 from .scrub import Scrub
 from .segments import SegmentInfo
-from .storeoptions import StoreOptions
+from .unsettled import Unsettled
 from .wakeup import Wakeup
 
 RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
@@ -44,7 +44,6 @@ AWAY_SECONDS: Final = 0.5  # it is started again sooner; clients need not wait f
 TOLD_SECONDS: Final = 1.0  # for a bridge to say how it is
 SETTLE_AT: Final = 64  # bundles; fewer when the bridge has come to rest
 AHEAD_BYTES: Final = 1 * MIB  # of an image, on its way to the bridge
-COMMAND_BYTES: Final = 256  # what a command that waits costs besides its bytes
 
 
 class ReplacedError(Exception):
@@ -59,11 +58,6 @@ class Stream(Protocol):
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
     async def receive_into(self, buffer: memoryview) -> int: ...
     async def aclose(self) -> None: ...
-
-
-@attrs.frozen
-class StoredHeads:
-    bundle: Bundle
 
 
 class BridgedRow:
@@ -83,20 +77,16 @@ class BridgedRow:
         self._lost_at = inf  # while there is no bridge: since when
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
-        self._awaited: set[bytes] = set()  # of what is unsettled, what `take_staged` is to tell of
-        self._durable: set[bytes] = set()  # of these, those that it has told of
         self._taken: list[Name] = []  # own bundles that the last `take` gave
         self._applied: list[Name] = []  # own bundles that are applied, and not settled
         self._ordered: tuple[Name, ...] = ()  # stages that were in the row before; settled later
         self._ordered_until = 0
-        self._unsettled: dict[bytes, Command] = {}  # submitted, and not seen in the row; by head
-        self._unsettled_bytes = 0
+        self._unsettled = Unsettled()
         self._refused: list[tuple[Command, DuckrowError]] = []
         self._staged: list[bytes] = []  # heads of what is durable on this machine (N3)
         self._has_news = False  # besides items: `take` returns, so that it is looked at
         self._taker = Wakeup()
-        self._asked: dict[int, _Question] = {}
-        self._references = 0
+        self._questions = Questions()
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
@@ -147,27 +137,16 @@ class BridgedRow:
         self, commands: Sequence[Command], *, accepted: bool = False, later: bool = False
     ) -> None:
         """See `KeptRow.submit`; the bridge orders, so nothing has to go on here."""
-        fresh = [command for command in commands if command.head not in self._unsettled]
-        if self._status.disk != OK and any(len(command.body) for command in fresh):
+        if self._status.disk != OK and self._unsettled.has_fresh_body(commands):
             raise Full(
                 "the disk of this machine is full, and what is left is kept for what makes room: "
                 "delete or prune something, or produce at another machine"
             )
-        size = sum(map(_size, commands))
-        if self._unsettled and self._unsettled_bytes + size > PENDING_BYTES_MAX:
-            raise NoQuorum(
-                f"{self._unsettled_bytes:,} bytes of commands wait to be ordered already, and the "
-                f"limit is {PENDING_BYTES_MAX:,}"
-            )
-        for command in commands:
-            if command.head not in self._unsettled:
-                self._unsettled[command.head] = command
-                self._unsettled_bytes += _size(command)
-                if accepted:
-                    self._awaited.add(command.head)
-        if accepted and self._durable.issuperset(command.head for command in commands):
+        self._unsettled.add(commands, accepted=accepted)
+        heads = [command.head for command in commands]
+        if accepted and self._unsettled.are_durable(heads):
             # It is on this disk, and a second copy would only take room there.
-            self._tell_staged([command.head for command in commands])
+            self._tell_staged(heads)
         elif self._output is not None:
             self._send(wire.submit(commands, accepted=accepted))
 
@@ -181,7 +160,7 @@ class BridgedRow:
         """Only while the bridge is away is it known that nothing took it."""
         if self._output is not None:
             return False
-        return self._forget(command.head)
+        return self._unsettled.forget(command.head)
 
     async def staged(self) -> list[Command]:
         """None: the bridge itself submits again what it has staged, before anything newer (P3)."""
@@ -213,7 +192,7 @@ class BridgedRow:
                 self._taken.append(content[:3])
             if content.origin == own or own not in self._status.members:  # handed on (R3)
                 for head, _ in content.commands:
-                    self._forget(head)
+                    self._unsettled.forget(head)
         if items and self._ordered and items[-1].position >= self._ordered_until:
             self._taken += self._ordered
             self._ordered = ()
@@ -272,15 +251,6 @@ class BridgedRow:
         self._has_news = True
         self._taker.wake()
 
-    def _forget(self, head: bytes) -> bool:
-        command = self._unsettled.pop(head, None)
-        if command is None:
-            return False
-        self._unsettled_bytes -= _size(command)
-        self._awaited.discard(head)
-        self._durable.discard(head)
-        return True
-
     async def give(self, number: int, given: Given | None, data: bytes) -> None:
         """A part of the image of that number, the first being what it is; see giving.py."""
         if (output := self._output) is not None:
@@ -329,14 +299,15 @@ class BridgedRow:
                 f"{welcome.floor - 1} now, and this node had come to {self._after}"
             )
         self.welcome, self._output = welcome, output
-        self._durable.clear()  # it may be another life of the machine
+        self._unsettled.doubt_durable()
         self._ordered, self._ordered_until = welcome.ordered, 0
         if self._after is not None:
             output.put(wire.frame([int(Said.FOLLOW), self._after]))
-        for command in self._unsettled.values():
-            output.put(wire.submit([command], accepted=command.head in self._awaited))
-        for question in self._asked.values():
-            output.put(question.frame)
+        for command in self._unsettled:
+            accepted = self._unsettled.is_awaited(command.head)
+            output.put(wire.submit([command], accepted=accepted))
+        for question in self._questions.frames():
+            output.put(question)
         output.flush()
 
     def _on_frame(self, kind: int, fields: list[Any], frame: Frame) -> None:
@@ -368,7 +339,7 @@ class BridgedRow:
         elif kind == Told.STAGED:
             bundle = wire.commands_of(fields, frame.body, heads_only=True)
             heads = [command.head for command in bundle.commands]
-            self._durable.update(head for head in heads if head in self._unsettled)
+            self._unsettled.note_durable(heads)
             self._tell_staged(heads)
         elif kind == Told.REFUSED:
             code, text, values, *heads = fields
@@ -377,30 +348,20 @@ class BridgedRow:
             )
         elif kind == Told.ANSWER:
             reference, value = wire.answer_of(fields)
-            question = self._asked.pop(reference, None)
-            if question is not None:
-                question.answer(value, frame.body)
+            self._questions.answer(reference, value, frame.body)
         else:
             raise Corrupt(f"a bridge says {kind} to its node")
 
     def _with_own_bodies(self, item: Item) -> Item:
         """The bridge does not send back what was submitted here; all of it is known, or none."""
-        content = item.content
-        if (
-            self.welcome is None
-            or not isinstance(content, Bundle)
-            or content.origin != self.welcome.id
-        ):
+        content, welcome = item.content, self.welcome
+        if welcome is None or not isinstance(content, Bundle) or content.origin != welcome.id:
             return item
-        try:
-            known = [self._unsettled[head] for head, _ in content.commands]
-        except KeyError:
-            return item  # by an earlier life, or handed on
-        return item._replace(content=content._replace(commands=tuple(known)))
+        return item._replace(content=self._unsettled.filled(content))
 
     def _on_refused(self, error: DuckrowError, bundle: Bundle) -> None:
         for command in bundle.commands:
-            if self._forget(command.head):
+            if self._unsettled.forget(command.head):
                 self._refused.append((command, error))
         self._taker.wake()
 
@@ -431,105 +392,10 @@ class BridgedRow:
         Raises:
             DuckrowError: what the store raised there.
         """
-        self._references += 1
-        reference = self._references
-        question = _Question(wire.ask(reference, what, *arguments, places=places))
-        self._asked[reference] = question
+        question = self._questions.ask(what, arguments, places)
         if self._output is not None:
             self._send(question.frame)
         try:
             return await question.wait()
         finally:
-            self._asked.pop(reference, None)
-
-
-class _Question:
-    def __init__(self, frame: list[Buffer]) -> None:
-        self.frame = frame
-        self._answered = trio.Event()
-        self._value: object = None
-        self._body: Buffer = b""
-
-    def answer(self, value: object, body: Buffer) -> None:
-        self._value, self._body = value, body
-        self._answered.set()
-
-    async def wait(self) -> tuple[object, Buffer]:
-        await self._answered.wait()
-        if isinstance(self._value, DuckrowError):
-            raise self._value
-        return self._value, self._body
-
-
-class BridgedStore:
-    """What a node needs of the row store, asked of who owns it."""
-
-    def __init__(self, row: BridgedRow) -> None:
-        self.floor = 1
-        self.told: list[SegmentInfo] = []
-        self._row = row
-
-    @property
-    def uuid(self) -> bytes:
-        assert self._row.welcome is not None
-        return self._row.welcome.uuid
-
-    @property
-    def formers(self) -> tuple[bytes, ...]:
-        assert self._row.welcome is not None
-        return self._row.welcome.formers
-
-    @property
-    def position(self) -> int:
-        return self._row.status().position
-
-    @property
-    def durable_position(self) -> int:
-        return self._row.status().durable
-
-    @property
-    def options(self) -> StoreOptions:
-        assert self._row.welcome is not None
-        return StoreOptions(level=self._row.welcome.level)
-
-    def segments(self) -> list[SegmentInfo]:
-        """As they were when the bridge last told; the open one has grown since."""
-        return list(self.told)
-
-    async def place_of(self, position: int) -> int:
-        return int((await self._row.ask(What.PLACE, position))[0])
-
-    async def digest_of(self, position: int) -> bytes:
-        """Waits for a row that lost its end with the power, and follows the others to here again."""
-        while position > self.position:
-            await trio.sleep(RETRY_SECONDS)
-        return bytes((await self._row.ask(What.DIGEST, position))[0])
-
-    async def read_heads(self, place: int) -> StoredHeads:
-        fields, body = await self._row.ask(What.HEADS, place)
-        return StoredHeads(wire.commands_of(fields, body, heads_only=True))
-
-    async def read_body(self, place: int) -> Buffer:
-        return (await self._row.ask(What.BODY, place))[1]
-
-    async def read_image(self, offset: int, length: int) -> Part | None:
-        """For a node without a state: see adopting.py.  None: an image has to come first."""
-        found, data = await self._row.ask(What.IMAGE, offset, length)
-        if found is None:
-            return None
-        size, shift = found
-        return Part(size, shift, bytes(data))
-
-    async def sync(self) -> None:
-        await self._row.ask(What.SYNC)
-
-    async def drop(self, numbers: Iterable[int]) -> list[int]:
-        return list((await self._row.ask(What.DROP, list(numbers)))[0])
-
-    async def rewrite(self, segment: int, live: Collection[int]) -> int:
-        found, _ = await self._row.ask(What.REWRITE, segment, places=sorted(live))
-        return int(found)
-
-
-def _size(command: Command) -> int:
-    return len(command.head) + len(command.body) + COMMAND_BYTES
+            self._questions.drop(question)

@@ -46,6 +46,8 @@ SHELLS = {
     "node/lonecare.py": {"trio"},
     "node/bridged.py": {"trio"},
     "node/bridgedrow.py": {"trio"},
+    "node/bridgedstore.py": {"trio"},
+    "node/questions.py": {"trio"},
     "node/lonerow.py": {"trio"},
     "node/wakeup.py": {"trio"},
     "node/writing.py": {"trio"},

@@ -1,0 +1,86 @@
+"""What a node has submitted to its bridge, until the item with it comes.
+
+    add ──► held ──► forget        its item came, or it was refused or withdrawn
+             │
+             └ durable             on the disk of this machine, of what somebody waits for (N3)
+
+All of it is submitted again, in order, whenever the bridge was away (N2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from .commands import Command
+from .errors import NoQuorum
+from .limits import PENDING_BYTES_MAX
+from .row import Bundle
+
+COMMAND_BYTES = 256  # what a command that waits costs besides its bytes
+
+
+class Unsettled:
+    def __init__(self) -> None:
+        self._held: dict[bytes, Command] = {}  # by head
+        self._bytes = 0
+        self._awaited: set[bytes] = set()  # it is to be told when they are durable
+        self._durable: set[bytes] = set()  # of these, those of which that was told
+
+    def __iter__(self) -> Iterator[Command]:
+        return iter(self._held.values())
+
+    def add(self, commands: Sequence[Command], *, accepted: bool) -> None:
+        """
+        Raises:
+            NoQuorum: too much waits already; nothing was added.
+        """
+        size = sum(map(_size, commands))
+        if self._held and self._bytes + size > PENDING_BYTES_MAX:
+            raise NoQuorum(
+                f"{self._bytes:,} bytes of commands wait to be ordered already, and the "
+                f"limit is {PENDING_BYTES_MAX:,}"
+            )
+        for command in commands:
+            if command.head not in self._held:
+                self._held[command.head] = command
+                self._bytes += _size(command)
+                if accepted:
+                    self._awaited.add(command.head)
+
+    def has_fresh_body(self, commands: Iterable[Command]) -> bool:
+        """Whether one of those that are not held yet has a body."""
+        return any(len(command.body) for command in commands if command.head not in self._held)
+
+    def forget(self, head: bytes) -> bool:
+        """False: it was not held."""
+        command = self._held.pop(head, None)
+        if command is None:
+            return False
+        self._bytes -= _size(command)
+        self._awaited.discard(head)
+        self._durable.discard(head)
+        return True
+
+    def is_awaited(self, head: bytes) -> bool:
+        return head in self._awaited
+
+    def are_durable(self, heads: Iterable[bytes]) -> bool:
+        return self._durable.issuperset(heads)
+
+    def note_durable(self, heads: Iterable[bytes]) -> None:
+        self._durable.update(head for head in heads if head in self._held)
+
+    def doubt_durable(self) -> None:
+        """The machine may have lost its power since that was told."""
+        self._durable.clear()
+
+    def filled(self, bundle: Bundle) -> Bundle:
+        """The bundle with the bodies that are held here: of all its commands, or as it came."""
+        try:
+            return bundle._replace(commands=tuple(self._held[head] for head, _ in bundle.commands))
+        except KeyError:
+            return bundle  # by an earlier life, or handed on
+
+
+def _size(command: Command) -> int:
+    return len(command.head) + len(command.body) + COMMAND_BYTES

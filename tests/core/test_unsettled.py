@@ -1,0 +1,73 @@
+"""What a node has submitted to its bridge."""
+
+from __future__ import annotations
+
+import pytest
+
+from duckrow.node.commands import Command
+from duckrow.node.errors import NoQuorum
+from duckrow.node.limits import PENDING_BYTES_MAX
+from duckrow.node.row import Bundle
+from duckrow.node.unsettled import Unsettled
+
+A, B, C = Command(b"a", b"one"), Command(b"b", b"two"), Command(b"c", b"")
+
+
+def bundle(*commands: Command) -> Bundle:
+    return Bundle(1, 1, 1, 1, 0, commands)
+
+
+def test_what_is_not_settled_stays_in_the_order_in_which_it_came() -> None:
+    unsettled = Unsettled()
+    unsettled.add([A, B], accepted=False)
+    unsettled.add([B, C], accepted=False)
+    assert list(unsettled) == [A, B, C]
+    assert unsettled.forget(b"b")
+    assert not unsettled.forget(b"b")
+    assert list(unsettled) == [A, C]
+
+
+def test_only_what_somebody_waits_for_is_awaited_and_durable_once() -> None:
+    unsettled = Unsettled()
+    unsettled.add([A], accepted=True)
+    unsettled.add([B], accepted=False)
+    assert unsettled.is_awaited(b"a")
+    assert not unsettled.is_awaited(b"b")
+    assert not unsettled.are_durable([b"a"])
+    unsettled.note_durable([b"a", b"stranger"])
+    assert unsettled.are_durable([b"a"])
+    assert not unsettled.are_durable([b"stranger"])
+    unsettled.doubt_durable()
+    assert not unsettled.are_durable([b"a"])
+    unsettled.note_durable([b"a"])
+    unsettled.forget(b"a")
+    assert not unsettled.are_durable([b"a"])
+
+
+def test_more_than_may_wait_is_refused_as_a_whole_unless_nothing_waits() -> None:
+    unsettled = Unsettled()
+    large = Command(b"large", bytes(PENDING_BYTES_MAX))
+    unsettled.add([large], accepted=False)
+    with pytest.raises(NoQuorum, match="wait to be ordered already"):
+        unsettled.add([A, B], accepted=True)
+    assert list(unsettled) == [large]
+    unsettled.forget(b"large")
+    unsettled.add([A, B], accepted=False)
+    assert list(unsettled) == [A, B]
+
+
+def test_a_bundle_gets_back_the_bodies_of_all_its_commands_or_of_none() -> None:
+    unsettled = Unsettled()
+    unsettled.add([A, B], accepted=False)
+    bare = bundle(Command(b"a", b""), Command(b"b", b""))
+    assert unsettled.filled(bare).commands == (A, B)
+    unsettled.forget(b"b")
+    assert unsettled.filled(bare) == bare
+
+
+def test_a_body_is_fresh_until_its_command_is_held() -> None:
+    unsettled = Unsettled()
+    assert unsettled.has_fresh_body([A, C])
+    assert not unsettled.has_fresh_body([C])
+    unsettled.add([A], accepted=False)
+    assert not unsettled.has_fresh_body([A, C])
