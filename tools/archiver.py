@@ -39,6 +39,7 @@ log = logging.getLogger("duckrow.archiver")
 FILES_A_ROUND: Final = 16  # of a partition; then the others get a turn
 PULL_ENTRIES: Final = 65_536
 IDLE_SECONDS: Final = 1.0  # between looks at what is pinned
+LATER_SECONDS: Final = 0.1  # a sync takes less, mostly
 TROUBLE_SECONDS: Final = 5.0  # between tries
 
 
@@ -59,6 +60,7 @@ class Archiver:
     troubles: list[str] = attrs.field(factory=list, init=False)  # of this round
     files: int = attrs.field(default=0, init=False)  # that were written
     entries: int = attrs.field(default=0, init=False)  # that have become safe
+    later: bool = attrs.field(default=False, init=False)  # some wait until the node has synced them
     _told: str | None = attrs.field(default=None, init=False)  # the trouble that the node knows
     _there: dict[tuple[str, int], list[Span]] = attrs.field(factory=dict, init=False)
 
@@ -69,7 +71,7 @@ class Archiver:
             DuckrowError: the node cannot be asked, or has another archiver.
             StoppedError: in the middle.
         """
-        self.troubles = []
+        self.troubles, self.later = [], False
         before = self.entries
         pinned = self.client.pins()
         try:
@@ -156,7 +158,7 @@ class Archiver:
                             raise StoppedError
                         self._safe(pin, hand.swap(partial(writing.put, group)))
             except _LaterError:
-                pass  # the next round has it
+                self.later = True
             finally:
                 try:
                     self._safe(pin, hand.wait())
@@ -248,14 +250,14 @@ class _Feed:
         return self._ahead.pop()
 
 
-def once(archiver: Archiver) -> None:
+def once(archiver: Archiver, stop: Event) -> None:
     """Everything that is due.
 
     Raises:
         DuckrowError: the node cannot be asked, or has another archiver; or something is in the way.
     """
     try:
-        while archiver.round():
+        while archiver.round() or (archiver.later and not stop.wait(LATER_SECONDS)):
             pass
     except StoppedError:
         return

@@ -43,7 +43,7 @@ def run(args: Args, console: Console) -> int:
     with client_of(args, console) as client:
         archiver = Archiver(client, Place(to), client.status()["node"], stop.is_set)
         if args.once:
-            once(archiver)
+            once(archiver, stop)
         else:
             serve(archiver, stop, lambda place: log.info("ready place=%s", place))
     log.info("ended files=%d entries=%d", archiver.files, archiver.entries)

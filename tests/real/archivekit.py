@@ -39,8 +39,8 @@ def archiver(row: duckrow.Client, place: Path | str, node: str = "m1") -> Archiv
 
 def archived(found: Archiver) -> Archiver:
     """Everything that is due."""
-    while found.round():
-        pass
+    while found.round() or found.later:
+        found.client.barrier()
     return found
 
 
@@ -59,10 +59,12 @@ def names(place: Path) -> list[str]:
 
 
 @contextmanager
-def process(url: str, *words: str, **env: str) -> Iterator[subprocess.Popen[str]]:
-    """`duckrow archive run` as a process; killed if it still runs."""
+def process(
+    url: str, *words: str, before: tuple[str, ...] = (), **env: str
+) -> Iterator[subprocess.Popen[str]]:
+    """`duckrow archive run` as a process, started by `before`; killed if it still runs."""
     with subprocess.Popen(
-        [*PROGRAM, "archive", "run", "--url", url, *words],
+        [*before, *PROGRAM, "archive", "run", "--url", url, *words],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **env},
         stderr=subprocess.PIPE,
         text=True,
