@@ -216,6 +216,13 @@ def prune(name: str, upto: int, partition: int) -> Wish[None]:
     return _order(lambda turn: makers.prune(turn, name, upto, partition=partition))
 
 
+def commit(writer: bytes, batch: int, stages: Sequence[tuple[int, int]]) -> Wish[int]:
+    return Wish(
+        lambda core: core.order(lambda turn: makers.commit(turn, writer, batch, stages)),
+        lambda result: int(result.count),
+    )
+
+
 def barrier(timeout: float | None) -> Wish[int]:
     return Wish(
         lambda core: core.order(makers.barrier),

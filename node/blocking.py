@@ -20,6 +20,7 @@ from .archivepull import FollowingThrough, Pulling, Through, Where
 from .asks import PULL_BYTES, PULL_ENTRIES, TIMEOUT, Following, Wish
 from .blockingline import Line
 from .blockingreads import Between, Follow, FollowThrough, Watch
+from .blockingstages import Name, Staging
 from .clientcalls import Call, Receipt, Receipts
 from .columns import HeadersLike
 from .entries import Entries
@@ -206,6 +207,23 @@ class Client:
     def watch(self) -> Watch:
         """Waits for news of several topics at once."""
         return Watch(self._line)
+
+    # -- jobs -----------------------------------------------------------------------------------------
+
+    def staging(self, writer: bytes, batch: int, *, task: int = 0) -> Staging:
+        """Hands over entries that get their numbers together, by `commit`."""
+        return Staging(self._line, self._timeout, writer, batch, task)
+
+    def commit(self, writer: bytes, batch: int, stages: Sequence[Name]) -> int:
+        """Numbers what these names stand for, in this order: all of it, and once for each writer and
+        batch, whoever asks how often.  How many entries there are.
+
+        Raises:
+            Exists: the writer has committed a later batch.
+            Full: there is no room for all; nothing was numbered, and it can be tried again.
+            Refused: a stage is gone, or of another batch; nothing was numbered.
+        """
+        return self._do(asks.commit(writer, batch, stages))
 
     # -- topics ---------------------------------------------------------------------------------------
 

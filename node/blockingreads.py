@@ -22,6 +22,7 @@ from .cursors import Cursor
 from .entries import Entries, Entry
 from .errors import Timeout
 
+Where = tuple[str, int | None]  # a topic, and a partition or all of them
 STANDING_SECONDS: Final = 30.0  # of a pull that waits for news; then it is asked again
 
 
@@ -184,33 +185,34 @@ class Watch:
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._standing: dict[str, tuple[dict[int, int], Call]] = {}
+        self._standing: dict[Where, tuple[dict[int, int], Call]] = {}
 
-    def wait(self, done: Mapping[str, Mapping[int, int]], seconds: float) -> list[str]:
-        """Those topics that have entries behind the last ones done, by partition; none after so many
-        seconds.  A partition that is not named counts from its first entry.
+    def wait(self, done: Mapping[Where, Mapping[int, int]], seconds: float) -> list[Where]:
+        """Where there are entries behind the last ones done, by partition; nowhere after so many
+        seconds.  Of a whole topic, a partition that is not named counts from its first entry.
         """
         line = self._line
-        for topic in [topic for topic in self._standing if topic not in done]:
-            line.give_up(self._standing.pop(topic)[1])
-        calls = [self._call(topic, dict(lasts)) for topic, lasts in done.items()]
+        for where in [where for where in self._standing if where not in done]:
+            line.give_up(self._standing.pop(where)[1])
+        calls = [self._call(where, dict(lasts)) for where, lasts in done.items()]
         line.wait_until(_Any(calls), line.deadline(seconds))
-        return [topic for topic, (_, call) in self._standing.items() if call.done]
+        return [where for where, (_, call) in self._standing.items() if call.done]
 
     def close(self) -> None:
         """Nobody waits any more."""
         self.wait({}, 0.0)
 
-    def _call(self, topic: str, lasts: dict[int, int]) -> Call:
-        standing = self._standing.get(topic)
+    def _call(self, where: Where, lasts: dict[int, int]) -> Call:
+        standing = self._standing.get(where)
         if standing is not None:
             before, call = standing
             if before == lasts and not (call.done and _is_over(call)):
                 return call
             self._line.give_up(call)
-        wish = asks.pull(topic, Cursor(lasts), None, 1, 1, STANDING_SECONDS, 0, None)
+        topic, partition = where
+        wish = asks.pull(topic, Cursor(lasts), partition, 1, 1, STANDING_SECONDS, 0, None)
         call = self._line.begin(wish.make)
-        self._standing[topic] = lasts, call
+        self._standing[where] = lasts, call
         return call
 
 

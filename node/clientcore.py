@@ -29,7 +29,7 @@ from .env import Buffer
 from .errors import Conflict, Corrupt, DuckrowError, NoQuorum, Refused, Timeout, rebuilt
 from .frames import Frame, FrameReader
 from .outbox import HOLD_SECONDS_MAX, Outbox
-from .outboxes import Order, Outboxes, Produce
+from .outboxes import Order, Outboxes, PartitionedMaker, Produce, Stage
 from .outcomes import error_of
 from .parts import Maker, Text
 from .requests import Ask, Outcome, Verb, Welcome
@@ -149,6 +149,17 @@ class ClientCore:
         make(makers.Turn(bytes(16), 1))
         call = Order(self._boxes)
         self._boxes.put_order(call, make)
+        return call
+
+    def stage(self, make: PartitionedMaker, topic: str, partition: int, partitions: int) -> Call:
+        """A command of a partition's lane that numbers nothing; its value is the Result.
+
+        Raises:
+            Refused: it could never be.
+        """
+        make(makers.Turn(bytes(16), 1), partitions)
+        call = Stage(self._boxes, topic, partition, make)
+        self._boxes.put_stage(call, partitions)
         return call
 
     def ask(self, verb: Verb, *fields: Any) -> Call:

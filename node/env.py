@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import attrs
-import trio
+
+if TYPE_CHECKING:
+    import trio  # which plain clients do without, and Spark's workers with them
 
 Buffer = bytes | bytearray | memoryview
 
@@ -114,7 +116,7 @@ class Peer(NamedTuple):
     pid: int | None = None
 
 
-Handler = Callable[[trio.abc.Stream], Awaitable[None]]
+Handler: TypeAlias = "Callable[[trio.abc.Stream], Awaitable[None]]"
 
 
 class Network(Protocol):
@@ -127,7 +129,7 @@ class Network(Protocol):
         handler: Handler,
         port: int,
         *,
-        task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+        task_status: trio.TaskStatus[int] = ...,
     ) -> None:
         """Serves until cancelled.  A handler's exception ends the handler, never the server."""
         ...

@@ -12,19 +12,20 @@ until every lane of the topic is settled, and what is new waits behind it:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from . import columns, parts
+from . import columns, makers, parts
 from .clientcalls import Call, Receipt, Receipts, Run, joined, run_of
 from .columns import HeadersLike
-from .commands import PID_BYTES
+from .commands import PID_BYTES, Command
 from .effects import Result
 from .errors import DuckrowError, NoQuorum, Timeout, rebuilt
 from .outbox import Outbox
 from .parts import Maker, Part
 from .slots import Sent
 
+PartitionedMaker = Callable[[makers.Turn, int], Command]  # for a topic with so many partitions
 _age = attrgetter("order")
 
 
@@ -127,6 +128,17 @@ class Outboxes:
                 part.partition = self._turn % count
             partition = part.partition
         self.into(call, part, topic, partition or 0, count)
+
+    def put_stage(self, call: Stage, partitions: int) -> None:
+        """`partitions` is what whoever asks thinks there are."""
+        self._order += 1
+        count = self._partitions.setdefault(call.topic, partitions)
+        part = Part(call, make=lambda turn: call.make(turn, count), order=self._order)
+        self.into(call, part, call.topic, call.partition, count)
+
+    def partitions(self, topic: str) -> int:
+        """As many as it has, as far as is known."""
+        return self._partitions.get(topic, 1)
 
     def into(
         self, call: Produce | Order, part: Part, topic: str, partition: int, count: int
@@ -342,3 +354,18 @@ class Order(Call):
         if self._boxes.give_up(self) and isinstance(error, Timeout):
             error = NoQuorum(f"{error}; nothing was changed")
         self.finish(error=error)
+
+
+class Stage(Order):
+    """A batch without numbers, in the lane of its partition, where it stays if the topic grows."""
+
+    __slots__ = ("make", "partition", "topic")
+
+    def __init__(self, boxes: Outboxes, topic: str, partition: int, make: PartitionedMaker) -> None:
+        super().__init__(boxes)
+        self.topic, self.partition, self.make = topic, partition, make
+
+    def rerouted(self, part: Part) -> None:
+        self.parts.pop(part, None)
+        if not self.done:
+            self._boxes.put_stage(self, self._boxes.partitions(self.topic))

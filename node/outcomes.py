@@ -22,6 +22,8 @@ def error_of(result: Result, topic: str) -> DuckrowError:
     kind = _ERRORS.get(result.code, Conflict)
     if result.reason == Reason.BAD_PARTITION:
         kind = NotFound
+    if result.reason == Reason.BATCH_PASSED:
+        kind = Exists
     found = values(result)
     if topic:
         found["topic"] = topic

@@ -22,6 +22,8 @@ from duckrow.node.effects import Code, Reason
 from duckrow.tools import cli
 from duckrow.tools.cli_explain import EXITS
 from duckrow.tools.command import Command, Option, usage
+from pyspark_duckrow import columns as spark_columns
+from pyspark_duckrow import options as spark_options
 from pythonreference import python_part
 from sim.protocol_planted import PLANTED
 
@@ -187,6 +189,38 @@ def metrics_table() -> str:
     )
 
 
+def spark_options_table() -> str:
+    return "\n" + table(
+        ("option", "default", "for", "meaning"),
+        (
+            (
+                f"`{each.name}`" + (f", `{each.alias}`" if each.alias else ""),
+                each.default,
+                "all" if each.modes == spark_options.EVERYWHERE else ", ".join(each.modes),
+                each.says,
+            )
+            for each in spark_options.OPTIONS
+        ),
+    )
+
+
+def spark_columns_table() -> str:
+    return table(
+        ("column", "type", "with the option", ""),
+        (
+            (f"`{each.name}`", each.type, f"`{each.when}`" if each.when else "", each.says)
+            for each in spark_columns.COLUMNS
+        ),
+    )
+
+
+def spark_written_table() -> str:
+    return table(
+        ("column", "type", ""),
+        ((f"`{each.name}`", each.type, each.says) for each in spark_columns.WRITTEN),
+    )
+
+
 RULE = re.compile(
     r"\b(?:G1|[BCFILNOPRSTUVWX][1-9][0-9]?b?)\b"
 )  # of docs/reference/ordering-rules.md
@@ -261,6 +295,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "exit codes": exits_table,
     "metrics": metrics_table,
     "python": python_part,
+    "spark columns": spark_columns_table,
+    "spark written": spark_written_table,
+    "spark options": spark_options_table,
 }
 
 

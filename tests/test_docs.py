@@ -16,7 +16,8 @@ PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md"))),
 ]
-ELSEWHERE = {"two-programs.md"}  # its blocks run together: tests/real/test_two_programs.py
+# Their blocks run together: tests/real/test_two_programs.py, tests/spark/test_page.py
+ELSEWHERE = {"two-programs.md", "use-spark.md"}
 BLOCK = re.compile(
     r"^```python\n(.*?)^```$(?:\n+It prints:\n+^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
 )

@@ -318,6 +318,8 @@ class Options:
     stage_bytes: int = 1 << 20
 
 
+# Spark's own, which it hands on.
+_OF_SPARK: Final = frozenset({"checkpointlocation", "outputmode", "queryname"})
 _BY_NAME: Final = {
     name.lower(): option for option in OPTIONS for name in (option.name, option.alias) if name
 }
@@ -335,6 +337,8 @@ def read(given: Mapping[str, str], mode: str) -> tuple[Options, list[str]]:
     for name, text in given.items():
         option = _BY_NAME.get(name.lower())
         if option is None:
+            if name.lower() in _OF_SPARK:
+                continue
             if KAFKA_ONLY.fullmatch(name):
                 ignored.append(name)
                 continue

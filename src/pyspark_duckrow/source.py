@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import logging
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
+
+from duckrow.node.errors import Refused
 
 from . import columns, options
 from .batch import BatchReader, FilteringReader
 from .options import Options
+from .sink import JobWriter, StreamWriter
+from .stream import StreamReader
 
 log = logging.getLogger("duckrow.spark")
 
@@ -28,6 +38,26 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         told = self._read(options.BATCH, schema)
         return (FilteringReader if told.pushdown else BatchReader)(told, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return StreamReader(self._read(options.STREAM, schema), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return JobWriter(self._write(options.WRITE, schema, overwrite))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        return StreamWriter(self._write(options.WRITE_STREAM, schema, overwrite))
+
+    def _write(self, mode: str, schema: StructType, overwrite: bool) -> Options:
+        if overwrite:
+            raise Refused(
+                "a topic is appended to: mode('append'), or outputMode('append' or 'update')"
+            )
+        told = self._options(mode)
+        columns.check_written(_fields(schema), told.topic)
+        return told
 
     def _read(self, mode: str, schema: StructType) -> Options:
         columns.check_schema(_fields(schema))

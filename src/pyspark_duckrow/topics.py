@@ -45,6 +45,8 @@ class Extent(NamedTuple):
 
 Extents = dict[Place, Extent]
 
+_NOTHING: Final = Extent(0, 1, 0, 0)
+
 
 def look(client: Client, options: Options) -> Extents:
     """
@@ -70,7 +72,8 @@ def look_at(client: Client, topics: list[str], options: Options) -> Extents:
         try:
             info = client.topic(name)
         except NotFound:
-            found[name, 0] = Extent(0, 1, 0, 0)
+            assigned = [partition for topic, partition in options.assign if topic == name]
+            found.update({(name, partition): _NOTHING for partition in assigned or [0]})
             continue
         for each in info.partitions:
             found[name, each.partition] = Extent(info.id, each.first, each.last, each.bytes)
@@ -127,10 +130,8 @@ def ranges(start: Offsets, end: Offsets, extents: Extents, options: Options) -> 
     """
     found = []
     for place, next_ in sorted(end.items()):
-        extent = extents.get(place)
+        extent = extents.get(place, _NOTHING)
         first = start.get(place)
-        if extent is None:
-            raise Refused(f"partition {place[1]} of topic {place[0]!r} is not there any more")
         if first is None:  # it came while the stream ran
             first = extent.first
         first, next_ = within(place, first, next_, extent, options.fail_on_loss)
@@ -139,17 +140,26 @@ def ranges(start: Offsets, end: Offsets, extents: Extents, options: Options) -> 
     return found
 
 
+def check_there(begin: Offsets, extents: Extents, *, fail: bool) -> None:
+    """What was to be read next is there, or may come.
+
+    Raises:
+        Refused: it is not, and that is not allowed.
+    """
+    for place, first in begin.items():
+        extent = extents.get(place)
+        if extent is None or first > extent.next:
+            lost(_ends_before(place, extent, first), fail)
+
+
 def within(place: Place, first: int, next_: int, extent: Extent, fail: bool) -> tuple[int, int]:
     """The part of a range that there is."""
-    if first > extent.next or next_ > extent.next:
-        wanted = max(first, next_)
-        lost(
-            f"topic {place[0]!r} partition {place[1]} ends with entry {extent.last:,}, and the next one "
-            f"to read was to be {wanted:,}: is it another topic of that name?",
-            fail,
-        )
-        # What is there is new: none of it was read.
-        return (extent.first if first > extent.next else first), extent.next
+    if first > min(next_, extent.next):
+        lost(_ends_before(place, extent, first), fail)
+        first = extent.first  # another topic of that name: nothing of it was read
+    if next_ > extent.next:
+        lost(_ends_before(place, extent, next_), fail)
+        next_ = extent.next
     if first < extent.first and first < next_:
         lost(
             f"topic {place[0]!r} partition {place[1]}: entries {first:,} to "
@@ -157,8 +167,16 @@ def within(place: Place, first: int, next_: int, extent: Extent, fail: bool) -> 
             f"is {extent.first:,}",
             fail,
         )
-        return extent.first, max(next_, extent.first)
+        first = extent.first
     return first, next_
+
+
+def _ends_before(place: Place, extent: Extent | None, wanted: int) -> str:
+    last = f"ends with entry {extent.last:,}" if extent else "is not there any more"
+    return (
+        f"topic {place[0]!r} partition {place[1]} {last}, and the next one to read was to be {wanted:,}: "
+        "is it another topic of that name?"
+    )
 
 
 def lost(what: str, fail: bool) -> None:

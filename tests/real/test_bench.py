@@ -19,14 +19,15 @@ def finite(figure: Figure) -> bool:
     return all(math.isfinite(value) and value >= 0 for value in (figure.measured, *rounds))
 
 
-# They start up to ten machines each.
-OF_CLUSTERS = {"ordered", "replicated", "chain", "distance", "trips", "far", "resting", "deaths"}
+# They start up to ten machines each, or Spark.
+LONG = {"ordered", "replicated", "chain", "distance", "trips", "far", "resting", "deaths"}
+LONG |= {"spark", "spark-stream"}
 
 
 @pytest.mark.parametrize(
     "group",
     [
-        pytest.param(each, id=each.name, marks=[pytest.mark.long] * (each.name in OF_CLUSTERS))
+        pytest.param(each, id=each.name, marks=[pytest.mark.long] * (each.name in LONG))
         for each in bench.GROUPS
     ],
 )

@@ -12,6 +12,8 @@ import duckrow
 from duckrow.node.blockingreads import Between
 from real.daemonkit import SECONDS, daemon
 
+A, B = ("a", None), ("b", None)
+
 
 @pytest.fixture
 def node() -> Iterator[duckrow.Node]:
@@ -82,16 +84,16 @@ def test_a_watch_tells_which_topics_have_something_new(node: duckrow.Node) -> No
     row.produce("a", "one")
     watch = row.watch()
 
-    assert watch.wait({"a": {0: 0}, "b": {}}, SECONDS) == ["a"]
-    assert watch.wait({"a": {0: 1}, "b": {}}, 0.01) == []
+    assert watch.wait({A: {0: 0}, B: {}}, SECONDS) == [A]
+    assert watch.wait({A: {0: 1}, B: {}}, 0.01) == []
     with duckrow.connect(node.url) as other:
         waiting = threading.Timer(0.0, other.produce, ("b", "two"))
         waiting.start()
-        assert watch.wait({"a": {0: 1}, "b": {}}, SECONDS) == ["b"]
+        assert watch.wait({A: {0: 1}, B: {}}, SECONDS) == [B]
         waiting.join()
-    assert watch.wait({"a": {0: 1}, "b": {0: 1}}, 0.01) == []
+    assert watch.wait({A: {0: 1}, B: {0: 1}}, 0.01) == []
     row.produce("a", "three")
-    assert watch.wait({"b": {0: 1}}, 0.01) == [], "nobody asks for it any more"
+    assert watch.wait({B: {0: 1}}, 0.01) == [], "nobody asks for it any more"
     watch.close()
 
 
@@ -99,11 +101,11 @@ def test_a_watch_that_waits_asks_nothing(node: duckrow.Node) -> None:
     row = node.client
     row.produce("a", "one")
     watch = row.watch()
-    watch.wait({"a": {0: 1}}, 0.01)
+    watch.wait({A: {0: 1}}, 0.01)
     (before,) = row.clients()
 
     for _ in range(20):
-        assert watch.wait({"a": {0: 1}}, 0.01) == []
+        assert watch.wait({A: {0: 1}}, 0.01) == []
 
     (after,) = row.clients()
     assert after["requests"] == before["requests"] + 1, "the question for what clients there are"
@@ -113,10 +115,22 @@ def test_a_watch_sees_a_partition_that_comes_later(node: duckrow.Node) -> None:
     row = node.client
     row.produce("a", "one")
     watch = row.watch()
-    assert watch.wait({"a": {0: 1}}, 0.01) == []
+    assert watch.wait({A: {0: 1}}, 0.01) == []
 
     row.set_topic("a", partitions=2)
     row.produce("a", "two", partition=1)
 
-    assert watch.wait({"a": {0: 1}}, SECONDS) == ["a"]
+    assert watch.wait({A: {0: 1}}, SECONDS) == [A]
+    watch.close()
+
+
+def test_a_watch_of_one_partition_is_not_told_of_another(node: duckrow.Node) -> None:
+    row = node.client
+    row.create_topic("a", partitions=2)
+    watch = row.watch()
+    row.produce("a", "one", partition=0)
+
+    assert watch.wait({("a", 1): {1: 0}}, 0.01) == []
+    row.produce("a", "two", partition=1)
+    assert watch.wait({("a", 1): {1: 0}}, SECONDS) == [("a", 1)]
     watch.close()

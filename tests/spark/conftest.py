@@ -31,8 +31,12 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.memory", "1g")
+        # It runs for minutes and not for days: what the better compiler costs never comes back.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        # On a busy machine a worker takes its time to begin.
+        .config("spark.python.authenticate.socketTimeout", "100s")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )

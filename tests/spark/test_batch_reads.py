@@ -9,6 +9,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import duckrow
 
+# The session begins in the first of them, and a machine may be busy.
+pytestmark = pytest.mark.timeout(600)
+
 
 def read(spark: SparkSession, node: duckrow.Node, **options: object) -> DataFrame:
     reader = spark.read.format("duckrow").option("nodes", node.url)

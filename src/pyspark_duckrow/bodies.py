@@ -1,0 +1,177 @@
+"""Rows of Arrow as bodies of batches: the way back of arrow.py, and no row is touched either.
+
+Only what has to be looked at is: keys, to hash them; partitions and topics, if there are several.
+Rows that have headers are the exception, and written one by one.  Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckrow.node import columns
+from duckrow.node.checksum import crc32c
+from duckrow.node.columns import Columns
+from duckrow.node.errors import Refused
+from duckrow.node.limits import BATCH_ENTRIES_MAX, KEYED_ENTRIES_MAX
+from duckrow.node.strings import Strings, shifted
+
+_ENTRY_BYTES: Final = 8  # what an entry costs besides its bytes, about
+_PLAIN: Final = (pa.binary(), pa.string())
+
+
+class Piece(NamedTuple):
+    """What goes to a node as one batch."""
+
+    topic: str
+    partition: int
+    partitions: int  # that the topic is thought to have
+    body: bytes
+    count: int  # type: ignore[assignment]  # nobody counts in a tuple
+    key_hashes: bytes | None
+
+
+def pieces(
+    rows: pa.RecordBatch,
+    topic: str,
+    partitions: Callable[[str], int],
+    turn: int,
+    most: int,
+) -> Iterator[Piece]:
+    """All rows, for their topics and partitions, in their order there, about `most` bytes in one.
+
+    `turn` chooses the partition of rows that say nothing of it.
+
+    Raises:
+        Refused: a row without a value or a topic.
+    """
+    for name in ("value", "topic"):
+        if name in rows.schema.names and (name != "topic" or not topic):
+            _check_no_nulls(rows, name)
+    for name, of_topic in _by_topic(rows, topic):
+        count = partitions(name)
+        for partition, chosen in _by_partition(of_topic, count, turn % count):
+            for body, entries, hashes in _cut(chosen, most):
+                yield Piece(name, partition, count, body, entries, hashes)
+
+
+def _check_no_nulls(rows: pa.RecordBatch, name: str) -> None:
+    column = rows.column(name)
+    if column.null_count:
+        at = pc.index(pc.is_null(column), True).as_py()
+        raise Refused(
+            f"{column.null_count:,} of {len(column):,} rows have no {name}, the first of them row "
+            f"{at:,}: filter them, or give them one with coalesce"
+        )
+
+
+def _by_topic(rows: pa.RecordBatch, topic: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if topic:
+        yield topic, rows
+        return
+    column = rows.column("topic")
+    names = pc.unique(column).to_pylist()
+    for name in names:
+        yield name, rows if len(names) == 1 else rows.filter(pc.equal(column, name))
+
+
+def _by_partition(
+    rows: pa.RecordBatch, count: int, otherwise: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """By what a row says; else by its key; else all in one."""
+    told = _column(rows, "partition")
+    if told is not None and told.null_count == len(told):
+        told = None
+    keys = _column(rows, "key") if count > 1 else None
+    if told is None and (keys is None or keys.null_count == len(keys)):
+        yield otherwise, rows
+        return
+    numbers: list[int | None] = [None] * len(rows) if told is None else told.to_pylist()
+    hashed: list[Any] = [None] * len(rows) if keys is None else keys.to_pylist()
+    where = [
+        number if number is not None else otherwise if key is None else _of_key(key, count)
+        for number, key in zip(numbers, hashed, strict=True)
+    ]
+    found = sorted(set(where))
+    places = pa.array(where, pa.int32())
+    for partition in found:
+        yield partition, rows if len(found) == 1 else rows.filter(pc.equal(places, partition))
+
+
+def _of_key(key: bytes | str, count: int) -> int:
+    """As clients choose it: see columns.key_hashes."""
+    raw = key.encode() if isinstance(key, str) else key
+    return (crc32c(raw) if raw else 0) % count
+
+
+def _cut(rows: pa.RecordBatch, most: int) -> Iterator[tuple[bytes, int, bytes | None]]:
+    """Bodies, how many entries they have, and the hashes of their keys."""
+    headers = _column(rows, "headers")
+    together = _columns(rows)
+    is_keyed = together.keys is not None
+    lo, count = 0, len(rows)
+    entries_max = KEYED_ENTRIES_MAX if is_keyed else BATCH_ENTRIES_MAX
+    while lo < count:
+        hi = _fitting(together, lo, min(count, lo + entries_max), most)
+        if headers is not None and headers.null_count < len(headers):
+            body = _with_headers(together, headers, lo, hi)
+        else:
+            body = columns.gather([(together, lo, hi)])
+        yield body, hi - lo, columns.key_hashes(together.key_list(lo, hi)) if is_keyed else None
+        lo = hi
+
+
+def _fitting(together: Columns, lo: int, end: int, most: int) -> int:
+    """Where a batch ends that begins there; it has at least one entry."""
+
+    def size(hi: int) -> int:
+        spans = [each.span(lo, hi) for each in (together.values, together.keys) if each is not None]
+        return sum(stop - start for start, stop in spans) + _ENTRY_BYTES * (hi - lo)
+
+    return lo + max(1, bisect_right(range(lo + 1, end + 1), most, key=size))
+
+
+def _with_headers(together: Columns, headers: pa.Array, lo: int, hi: int) -> bytes:
+    told = headers.slice(lo, hi - lo).to_pylist()
+    pairs: Sequence[Any] = [
+        tuple((each["key"], each["value"] or b"") for each in row or ()) for row in told
+    ]
+    return columns.encode(together.value_list(lo, hi), together.key_list(lo, hi), pairs)
+
+
+def _columns(rows: pa.RecordBatch) -> Columns:
+    keys, nulls = _column(rows, "key"), None
+    if keys is not None and keys.null_count == len(keys):
+        keys = None
+    if keys is not None and keys.null_count:
+        nulls = memoryview(pc.is_null(keys).buffers()[1])[: (len(keys) + 7) // 8]
+        keys = pc.fill_null(_plain(keys).cast(pa.binary()), b"")
+    return Columns(
+        b"",
+        len(rows),
+        _strings(rows.column("value")),
+        None if keys is None else _strings(keys),
+        nulls,
+    )
+
+
+def _strings(column: pa.Array) -> Strings:
+    plain = _plain(column)
+    _, offsets, data = plain.buffers()
+    places = memoryview(offsets).cast("B").cast("I")[plain.offset : plain.offset + len(plain) + 1]
+    start, stop = places[0], places[-1]
+    ends = memoryview(shifted(places[1:], -start)).cast("I")
+    return Strings(ends, memoryview(b"" if data is None else data)[start:stop])
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """With ends of 32 bits."""
+    return column if column.type in _PLAIN else column.cast(pa.binary())
+
+
+def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
+    return rows.column(name) if name in rows.schema.names else None
