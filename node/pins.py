@@ -140,6 +140,13 @@ class Pins:
         self._numbers.prune(found.id, partition, now.first)
         self.on_told()
 
+    def has_gone(self, topic: Topic, partition: int, upto: int) -> None:
+        """What is pruned up to there was deleted, so the archive had it; a later snapshot would say so."""
+        first = self._state.partition(topic.id, partition).first
+        key = topic.key(partition)
+        self._safe[key] = max(self._safe.get(key, 0), min(upto, first - 1))
+        self._numbers.prune(topic.id, partition, first)
+
     def listed(self, after: tuple[str, int], limit: int) -> Iterator[Pin]:
         """Partitions of topics with an archive, by name and number, some of them."""
         state = self._state

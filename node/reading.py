@@ -282,6 +282,11 @@ class Reader:
         topic = self._state.topic_of(topic_id)
         if topic is not None:
             first = self._spans(topic, want.partition, kept=ask.kept)[want.partition][0]
+            live = self._state.partition(topic_id, want.partition).first
+            if isinstance(error, NotFound) and want.stop <= live:
+                # It was let go before the node died, and the word of the archiver with it.
+                self._pins.has_gone(topic, want.partition, want.row.last)
+                raise _PrunedError from error
             if first < want.stop:
                 place = want.partition, want.start, want.row.last
                 raise Damaged(ask.topic, *place, str(error)) from error

@@ -205,12 +205,12 @@ def test_a_file_of_other_rows_is_found_by_its_digest(tmp_path: Path) -> None:
             produce(row, 200, 1 if name == "a" else 1_001)
             archived(archiver(row, tmp_path / name))
     a, b = (Place(str(tmp_path / name)) for name in ("a", "b"))
-    name = Named("t", 0, Span(1, 100))
+    found = Named("t", 0, Span(1, 100))
 
-    assert footer_of(a, name).digest != footer_of(b, name).digest
+    assert footer_of(a, found).digest != footer_of(b, found).digest
     assert [each.what for each in compare(a, b)] == ["differs"]
-    old, new = (str(verified(each, name).digest).encode() for each in (a, b))
-    file = tmp_path / "a" / name.path
+    old, new = (str(verified(each, found).digest).encode() for each in (a, b))
+    file = tmp_path / "a" / found.path
     file.write_bytes(file.read_bytes().replace(old, new))
     assert [each.what for each in compare(a, b)] == []
     assert [each.what for each in check(a)] == ["damaged"]

@@ -209,4 +209,18 @@ RARE = [
         "    first = whole_spans(topic.policy, first)\n    if first <= now.first:",
         "    if first <= now.first:",
     ),
+    (
+        "pins_do_not_hold",
+        "what the archive lacks is not deleted",
+        "node/pins.py",
+        "        return min(first, self._safe.get(topic.key(partition), 0) + 1)",
+        "        return first",
+    ),
+    (
+        "pins_let_go_at_a_start",
+        "what the archive lacks is not deleted after a restart either",
+        "node/pins.py",
+        "            if not chunks and self._has_archive(key):",
+        "            if self._has_archive(key):",
+    ),
 ]
