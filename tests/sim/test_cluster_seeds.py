@@ -25,7 +25,7 @@ from sim.world import World
 
 from .test_determinism import fresh_process
 
-SEEDS = range(8)
+FEW, MORE = range(4), range(4, 8)
 
 FAILED_ONCE = {
     "who_is_the_majority_alone_forgets_nothing_while_it_makes_a_view": 8,
@@ -38,13 +38,16 @@ FAILED_ONCE = {
 }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE)]
+)
 def test_a_seed_shows_no_anomaly(seed: int) -> None:
     outcome = run_seed(seed)
 
     assert outcome.ok, outcome
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, id=name) for name, seed in FAILED_ONCE.items()]
 )
