@@ -22,6 +22,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -60,36 +61,39 @@ def experiment(entries: int) -> list[Seen]:
         left = threading.Semaphore(entries)
         readers = [Reader(cluster, Seen(name), entries) for name in NAMES]
         writers = [Writer(cluster, number, left) for number in range(len(NAMES))]
-        for thread in (*readers, *writers):
-            thread.start()
-        for thread in (*writers, *readers):
-            thread.join()
-        for thread in (*writers, *readers):
-            if thread.error is not None:
-                raise thread.error
+        tasks = [Task(each.work) for each in (*readers, *writers)]
+        for task in tasks:
+            task.start()
+        for task in tasks:
+            task.end()
     return [reader.seen for reader in readers]
 
 
-class Worker(threading.Thread):
-    def __init__(self, cluster: LocalCluster) -> None:
+class Task(threading.Thread):
+    """Its error is raised where it is joined."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
         super().__init__(daemon=True)
-        self.cluster = cluster
-        self.error: BaseException | None = None
+        self._work = work
+        self._error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self.work()
+            self._work()
         except BaseException as error:  # noqa: BLE001 - raised again by who joins it
-            self.error = error
+            self._error = error
 
-    def work(self) -> None:
-        raise NotImplementedError
+    def end(self) -> None:
+        self.join()
+        if self._error is not None:
+            raise self._error
 
 
-class Writer(Worker):
-    def __init__(self, cluster: LocalCluster, number: int, left: threading.Semaphore) -> None:
-        super().__init__(cluster)
-        self.number, self.left = number, left
+@attrs.frozen
+class Writer:
+    cluster: LocalCluster
+    number: int
+    left: threading.Semaphore
 
     def work(self) -> None:
         """Its share is what it comes to: the slow write large batches."""
@@ -105,10 +109,11 @@ class Writer(Worker):
                 row.produce_many(TOPIC, values)
 
 
-class Reader(Worker):
-    def __init__(self, cluster: LocalCluster, seen: Seen, entries: int) -> None:
-        super().__init__(cluster)
-        self.seen, self.entries = seen, entries
+@attrs.frozen
+class Reader:
+    cluster: LocalCluster
+    seen: Seen
+    entries: int
 
     def work(self) -> None:
         seen, digest = self.seen, hashlib.sha256()
