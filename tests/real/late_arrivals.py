@@ -61,7 +61,8 @@ def experiment(entries: int) -> list[Seen]:
         left = threading.Semaphore(entries)
         readers = [Reader(cluster, Seen(name), entries) for name in NAMES]
         writers = [Writer(cluster, number, left) for number in range(len(NAMES))]
-        tasks = [Task(each.work) for each in (*readers, *writers)]
+        works = [*(each.work for each in readers), *(each.work for each in writers)]
+        tasks = [Task(work) for work in works]
         for task in tasks:
             task.start()
         for task in tasks:

@@ -7,6 +7,7 @@ death what it has and what the node keeps must be the whole row of the topic, wi
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import attrs
 import pytest
@@ -102,7 +103,7 @@ def test_what_the_archive_lacks_is_kept_through_every_death_of_the_node(seed: in
         if rng.random() < 0.8:
             machine.media.crash_before(rng.randint(1, WRITES_MAX))
         try:
-            run(machine, lambda node, turn=turn: live(node, archive, seen, rng, turn))
+            run(machine, partial(live, archive=archive, seen=seen, rng=rng, turn=turn))
         except SimCrashed:
             deaths += 1
             machine.media.power_loss() if rng.random() < 0.5 else machine.media.kill()
