@@ -13,7 +13,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from .archivenames import Named
@@ -109,21 +108,13 @@ def table(batches: Sequence[Batch]) -> Any:
     form = schema()
     counts = [len(batch) for batch in batches]
     rows = sum(counts)
-    offsets = array("q", chain.from_iterable(range(b.first, b.last + 1) for b in batches))
-    times = array(
-        "q", chain.from_iterable([b.time] * n for b, n in zip(batches, counts, strict=True))
-    )
-    positions = array(
-        "q", chain.from_iterable([b.position] * n for b, n in zip(batches, counts, strict=True))
-    )
+    first, last = batches[0].first, batches[-1].last
+    assert last - first + 1 == rows, "batches of a file follow on one another"
+    offsets = array("q", range(first, last + 1))
+    times = _repeated("q", [batch.time for batch in batches], counts)
+    positions = _repeated("q", [batch.position for batch in batches], counts)
     names: dict[bytes, int] = {}
-    which = array(
-        "i",
-        chain.from_iterable(
-            [names.setdefault(b.producer, len(names))] * n
-            for b, n in zip(batches, counts, strict=True)
-        ),
-    )
+    which = _repeated("i", [names.setdefault(b.producer, len(names)) for b in batches], counts)
     producers = arrow.DictionaryArray.from_arrays(
         _numbers(arrow, arrow.int32(), which, rows), arrow.array([name.hex() for name in names])
     )
@@ -139,6 +130,13 @@ def table(batches: Sequence[Batch]) -> Any:
         ],
         schema=form,
     )
+
+
+def _repeated(kind: str, numbers: Sequence[int], counts: Sequence[int]) -> array[int]:
+    found: array[int] = array(kind)
+    for number, count in zip(numbers, counts, strict=True):
+        found += array(kind, [number]) * count
+    return found
 
 
 def _numbers(arrow: Any, kind: Any, found: array[int], rows: int) -> Any:

@@ -31,13 +31,13 @@ from .archivewriting import OtherHand, Writer
 
 if TYPE_CHECKING:
     from duckrow import Client
+    from duckrow.node.blockingreads import Between
     from duckrow.node.entries import Batch
     from duckrow.node.topicinfo import Pin, Pinned
 
 log = logging.getLogger("duckrow.archiver")
 
 FILES_A_ROUND: Final = 16  # of a partition; then the others get a turn
-PULL_ENTRIES: Final = 65_536
 IDLE_SECONDS: Final = 1.0  # between looks at what is pinned
 LATER_SECONDS: Final = 0.1  # a sync takes less, mostly
 TROUBLE_SECONDS: Final = 5.0  # between tries
@@ -160,6 +160,7 @@ class Archiver:
             except _LaterError:
                 self.later = True
             finally:
+                feed.close()
                 try:
                     self._safe(pin, hand.wait())
                 finally:
@@ -210,6 +211,8 @@ class _Feed:
     def __init__(self, client: Client, pin: Pin, durable: int) -> None:
         self._client, self._pin, self._durable = client, pin, durable
         self._ahead: list[Batch] = []  # the last one comes first
+        self._pulls: Between | None = None
+        self._at = 0  # what the next of these pulls begins with
 
     def through(self, span: Span) -> Iterator[Batch]:
         """All entries of the span.
@@ -232,22 +235,34 @@ class _Feed:
 
     def _next(self, at: int) -> Batch:
         pin = self._pin
-        while self._ahead and self._ahead[-1].first < at:
-            self._ahead.pop()
-        if not self._ahead:
-            found = self._client.pull(
-                pin.topic,
-                at - 1,
-                partition=pin.partition,
-                limit=PULL_ENTRIES,
-                max_bytes=PULL_BYTES_MAX,
-                topic_id=pin.topic_id,
-                kept=True,
-            )
+        if not self._ahead or self._ahead[-1].first != at:  # a file that is there was left out
+            self._ahead = []
+            if self._pulls is None or self._at != at:
+                self.close()
+                self._pulls = self._client.between(
+                    pin.topic,
+                    at,
+                    pin.first - 1,
+                    partition=pin.partition,
+                    max_bytes=PULL_BYTES_MAX,
+                    topic_id=pin.topic_id,
+                    kept=True,
+                )
+            found = next(self._pulls, None)
+            if not found or found.batches[0].first != at:
+                self.close()
+                raise NotFound(
+                    f"entry {at:,} of partition {pin.partition} of {pin.topic!r} has gone"
+                )
             self._ahead = [*reversed(found.batches)]
-        if not self._ahead or self._ahead[-1].first != at:
-            raise NotFound(f"entry {at:,} of partition {pin.partition} of {pin.topic!r} has gone")
+            self._at = found.batches[-1].last + 1
         return self._ahead.pop()
+
+    def close(self) -> None:
+        """What is under way is not wanted any more."""
+        if self._pulls is not None:
+            self._pulls.close()
+            self._pulls = None
 
 
 def once(archiver: Archiver, stop: Event) -> None:

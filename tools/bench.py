@@ -27,6 +27,7 @@ from pathlib import Path
 from . import (
     bench_append,
     bench_apply,
+    bench_archive,
     bench_chain,
     bench_clients,
     bench_cluster,
@@ -51,6 +52,7 @@ GROUPS = (
     Group("latency", "one acknowledged produce at a time", bench_clients.latency),
     Group("produce", "many entries from one client", bench_clients.produce),
     Group("pull", "a backlog, read by a client", bench_clients.pull),
+    Group("archive", "a backlog of pruned entries becomes files", bench_archive.archive),
     Group("wake", "a reader that waits has what was answered", bench_waking.wake),
     Group("producers", "many at once, each with one entry", bench_sessions.producers),
     Group("idle", "connections that do nothing", bench_sessions.idle),
