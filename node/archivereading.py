@@ -131,6 +131,40 @@ class Archive:
                 return Run(found, False)
         return Run(found, True)
 
+    def first(self, topic: str, topic_id: int, partition: int, since: int = 1) -> int | None:
+        """The first number there is, not below `since`; None: there is nothing.
+
+        Raises:
+            Corrupt, NotFound: see `run`.
+        """
+        with self._reading:
+            for span in self._listed(topic, partition, fresh=True):
+                if span.last < since:
+                    continue
+                if self._file(Named(topic, partition, span)).footer.topic_id == topic_id:
+                    return max(span.first, since)
+            return None
+
+    def tables(self, topic: str, topic_id: int, partition: int, numbers: Span) -> Iterator[Any]:
+        """These numbers as tables of Arrow, from the first on, as far as there is no gap.
+
+        Raises:
+            Corrupt, NotFound: see `run`.
+        """
+        at = numbers.first
+        while at <= numbers.last:
+            with self._reading:
+                name = self._holder(topic, partition, at)
+                if name is None or name.span.first > at:
+                    return
+                file = self._file(name)
+                if file.footer.topic_id != topic_id:
+                    return
+                found = file.rows_from(at)
+            part = found.slice(0, numbers.last + 1 - at)
+            at += part.num_rows
+            yield part
+
     def since(self, topic: str, topic_id: int, partition: int, time: int) -> int | None:
         """The first number at or after a time; None: all that is here is older.
 
@@ -260,6 +294,11 @@ class _File:
 
     def batches(self, group: int) -> list[Batch]:
         return list(batches_of(self.name, self.table(group)))
+
+    def rows_from(self, number: int) -> Any:
+        """The rest of the row group that has this number."""
+        group = self.group_of(number)
+        return self.table(group).slice(number - self._starts[group])
 
     def table(self, group: int) -> Any:
         """

@@ -22,6 +22,8 @@ from duckrow.node.columns import Columns
 from duckrow.node.entries import Batch
 from duckrow.node.strings import Strings
 
+from .ranges import Range
+
 LARGE_ENTRIES: Final = 1_000  # a batch that is not joined with others
 _INVERTED: Final = bytes(255 - byte for byte in range(256))
 LOG_APPEND_TIME: Final = 1  # what Kafka calls a time that the log gave
@@ -52,6 +54,28 @@ def record_batches(
         )
         for at in range(0, len(rows), most):
             yield made.slice(at, most)
+
+
+def archived_batches(
+    rows: pa.Table, range_: Range, schema: pa.Schema, most: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a file of the archive, which has the same columns but for those that its path says."""
+    count = rows.num_rows
+    said = {
+        "topic": pa.scalar(range_.topic),
+        "partition": pa.scalar(range_.partition, pa.int32()),
+        "timestampType": pa.scalar(LOG_APPEND_TIME, pa.int32()),
+    }
+    whole = pa.Table.from_arrays(
+        [
+            pa.repeat(said[field.name], count)
+            if field.name in said
+            else rows.column(field.name).cast(field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )
+    return iter(whole.to_batches(max_chunksize=most))
 
 
 def _grouped(batches: Sequence[Batch]) -> Iterator[Rows]:

@@ -55,7 +55,7 @@ class BatchReader(DataSourceReader):
     def _ranges(self) -> list[Range]:
         options = self._options
         client = tasks.client_of(options)
-        extents = topics.look(client, options)
+        extents = topics.look(client, options, tasks.archive_of(options))
         start = topics.starting(client, options, extents)
         end = topics.ending(client, options, extents)
         return topics.ranges(start, end, extents, options)

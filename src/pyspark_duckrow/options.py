@@ -231,6 +231,15 @@ OPTIONS: Final = (
         "`spark.sql.python.filterPushdown.enabled=true`",
     ),
     Option(
+        "archive",
+        "archive",
+        kinds.text,
+        "",
+        READS,
+        "where the archive is, seen from the tasks: a folder, or anything that pyarrow or fsspec opens; what "
+        "was pruned of a topic is read from there, and `earliest` is its first entry",
+    ),
+    Option(
         "token",
         "token",
         kinds.text,
@@ -310,6 +319,7 @@ class Options:
     fetch_rows: int = 10_000
     fetch_bytes: int = 2 << 20
     pushdown: bool = False
+    archive: str = ""
     token: str | None = attrs.field(default=None, repr=False)
     timeout: float = 60.0
     topic: str = ""

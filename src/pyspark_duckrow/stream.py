@@ -109,7 +109,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {place: extent.next for place, extent in self._known.items()}
 
     def _look(self) -> None:
-        self._known = topics.look(self._client, self._options)
+        archive = tasks.archive_of(self._options)
+        self._known = topics.look(self._client, self._options, archive)
         self._look_at = time.monotonic() + LOOK_SECONDS
 
     def _refresh(self, begin: Offsets) -> None:
@@ -124,7 +125,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         news = self._watch.wait(self._done(), self._options.wait if idle else 0.0)
         if news:
             named = sorted({topic for topic, _ in news})
-            self._known.update(topics.look_at(self._client, named, self._options))
+            for place, extent in topics.look_at(self._client, named, self._options).items():
+                before = self._known.get(place)
+                if (
+                    before is not None
+                    and before.topic_id == extent.topic_id
+                    and self._options.archive
+                ):
+                    extent = extent._replace(first=min(before.first, extent.first))
+                self._known[place] = extent
 
     def _done(self) -> dict[Where, dict[int, int]]:
         """What is known, as a watch has it; a partition that was not assigned tells nothing."""

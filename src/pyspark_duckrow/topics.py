@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from duckrow.node.archivereading import Archive
 from duckrow.node.blocking import Client
 from duckrow.node.errors import NotFound, Refused
 
@@ -48,13 +49,14 @@ Extents = dict[Place, Extent]
 _NOTHING: Final = Extent(0, 1, 0, 0)
 
 
-def look(client: Client, options: Options) -> Extents:
+def look(client: Client, options: Options, archive: Archive | None = None) -> Extents:
     """
     Raises:
         NotFound: a partition that was assigned is not there.
         DuckrowError: nobody answers.
     """
-    return look_at(client, names(client, options), options)
+    found = look_at(client, names(client, options), options)
+    return found if archive is None else _with_archive(client, archive, found)
 
 
 def names(client: Client, options: Options) -> list[str]:
@@ -86,6 +88,18 @@ def look_at(client: Client, topics: list[str], options: Options) -> Extents:
                 f"option assign names partition {partition} of topic {topic!r}, which has {count}"
             )
     return {place: extent for place, extent in found.items() if place in options.assign}
+
+
+def _with_archive(client: Client, archive: Archive, extents: Extents) -> Extents:
+    """Each begins where the archive does, or what the node keeps for it."""
+    kept = {(pin.topic, pin.partition): pin.kept for pin in client.pins().pins}
+    found: Extents = {}
+    for place, extent in extents.items():
+        topic, partition = place
+        first = archive.first(topic, extent.topic_id, partition)
+        oldest = min(kept.get(place, extent.first), extent.first)
+        found[place] = extent._replace(first=oldest if first is None else min(first, oldest))
+    return found
 
 
 def starting(client: Client, options: Options, extents: Extents) -> Offsets:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import duckrow
+from real.archivekit import archived, archiver
 
 # The session begins in the first of them, and a machine may be busy.
 pytestmark = pytest.mark.timeout(600)
@@ -223,3 +226,16 @@ def test_options_that_only_kafka_has_are_left_out_and_wrong_ones_told(
     assert read(spark, node, **{"kafka.security.protocol": "PLAINTEXT"}).count() == 1
     with pytest.raises(PySparkException, match="did you mean minPartitions"):
         read(spark, node, minPartition=3).count()
+
+
+def test_what_was_pruned_is_read_from_the_archive(spark: SparkSession, tmp_path: Path) -> None:
+    with duckrow.Node() as node:  # an archiver waits until what it reads is durable
+        row = node.client
+        row.create_topic("rides", archive=100, max_entries=100)
+        row.produce_many("rides", [f"{n}" for n in range(450)])
+        archived(archiver(row, tmp_path / "archive"))
+
+        df = read(spark, node, archive=tmp_path / "archive", minPartitions=4)
+
+        assert sorted(offsets(df)) == [*range(1, 451)]
+        assert len(offsets(read(spark, node))) < 450
