@@ -64,6 +64,9 @@ class Run(NamedTuple):
     offset: int  # of the first of them in the batch
 
 
+_WHERE: Final = "which is what `duckrow produce --wait accepted` prints, or `Receipt.text`"
+
+
 class ReceiptName(NamedTuple):
     """What an accepted entry can be asked for by, at any time, by anybody."""
 
@@ -86,11 +89,11 @@ class ReceiptName(NamedTuple):
         try:
             fields = cbor.loads_array(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         except (NotBase64, ValueError, Corrupt) as error:
-            raise Refused(f"{text!r:.60} is not a receipt") from error
+            raise Refused(f"{text!r:.60} is not a receipt, {_WHERE}") from error
         match fields:
             case [str(), int(), bytes(pid), int(), int(), int()] if len(pid) == PID_BYTES:
                 return cls(*fields)
-        raise Refused(f"{text!r:.60} is not a receipt")
+        raise Refused(f"{text!r:.60} is not a receipt, {_WHERE}")
 
 
 class Receipt:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+import select
+import threading
+from typing import TYPE_CHECKING, Final
 
 from .clients import client_of
 from .command import DONE, Args, Command
 from .console import Console
 from .reads import AFTER, OPTIONS, PAGE, archive_of, output_for, put
 
+if TYPE_CHECKING:
+    from duckrow import Client
+
 WAIT: Final = 30.0  # then the same is asked again; nothing polls
 
 
 def run(args: Args, console: Console) -> int:
-    from duckrow.node.errors import NoQuorum, Timeout
+    from duckrow.node.errors import Disconnected, NoQuorum, Timeout
 
     output = output_for(args, console)
     left, where, topic_id, told = args.max, args.after, 0, ""
     with client_of(args, console) as client:
+        left_alone = _left_alone(console, client)
         while left is None or left > 0:
             try:
                 found = client.pull(
@@ -34,11 +40,31 @@ def run(args: Args, console: Console) -> int:
                     told = str(error)
                     console.say(f"duckrow: {told}; still trying")
                 continue
+            except Disconnected:
+                if left_alone.is_set():
+                    raise BrokenPipeError from None
+                raise
             put(found, output, console)
             where, topic_id, told = found.after, found.topic_id or topic_id, ""
             left = None if left is None else left - len(found)
     output.close()
     return DONE
+
+
+def _left_alone(console: Console, client: Client) -> threading.Event:
+    """Whoever reads the results may leave while nothing comes; then the client is closed."""
+    gone = threading.Event()
+
+    def look() -> None:
+        watch = select.poll()
+        watch.register(console.out, 0)  # that the other end hung up is told unasked
+        watch.poll()
+        gone.set()
+        client.close()
+
+    if console.is_pipe:
+        threading.Thread(target=look, daemon=True).start()
+    return gone
 
 
 COMMANDS: Final = (

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .command import Args
+from .command import Args, UsageError
 from .console import Console
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def client_of(args: Args, console: Console, url: str | None = None) -> Client:
     """Not connected yet; to be used in a `with`.
 
     Raises:
-        Refused: it is no URL.
+        UsageError: it is no URL.
         Disconnected: none was given, and no node of this user runs here.
     """
     import duckrow
@@ -36,4 +36,7 @@ def client_of(args: Args, console: Console, url: str | None = None) -> Client:
         url = url_of(own)
     timeout = TIMEOUT if args.timeout is None else args.timeout
     token = console.environ.get("DUCKROW_TOKEN", "")
-    return duckrow.connect(url, name="duckrow", timeout=timeout, token=token)
+    try:
+        return duckrow.connect(url, name="duckrow", timeout=timeout, token=token)
+    except duckrow.Refused as error:
+        raise UsageError(str(error)) from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -44,6 +45,14 @@ class Console:
     def terminal(self) -> bool:
         """Whether a person sees the results."""
         return self.out.isatty()
+
+    @property
+    def is_pipe(self) -> bool:
+        """Whether another program reads the results, and may leave."""
+        try:
+            return stat.S_ISFIFO(os.fstat(self.out.fileno()).st_mode)
+        except (OSError, ValueError):  # not a file at all
+            return False
 
     @property
     def interactive(self) -> bool:

@@ -5,6 +5,7 @@ Who is cut off in the middle finds what was there before, or nothing, and never 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target
         return
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
     aside = target.with_name(f"{target.name}.{ENDING}")
     try:
         yield aside

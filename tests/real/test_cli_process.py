@@ -106,6 +106,37 @@ def test_killed_it_has_everything_that_was_answered_when_it_is_back(tmp_path: Pa
         )
 
 
+def test_what_is_no_url_is_a_wrong_use(tmp_path: Path) -> None:
+    for words, more in ((["--url", "http://x"], {}), ([], {"DUCKROW_URL": "http://x"})):
+        done = subprocess.run(
+            [*PROGRAM, "status", *words],
+            env=environ(tmp_path) | more,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        assert done.returncode == 2
+        assert done.stderr.startswith("duckrow: 'http://x' is no URL of a node: write duck://")
+
+
+def test_a_follow_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
+    with node(tmp_path) as running, library.connect(running.url) as row:
+        row.produce("rides", b"one")
+        with subprocess.Popen(
+            [*PROGRAM, "follow", "rides", "-o", "value"],
+            env=environ(tmp_path) | {"DUCKROW_URL": running.url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as follow:
+            assert follow.stdout is not None
+            assert follow.stderr is not None
+            assert follow.stdout.readline() == b"one\n"
+            follow.stdout.close()
+            assert follow.stderr.read() == b""
+            assert follow.wait(60) == 0
+
+
 def test_a_follow_goes_on_when_the_node_is_started_again(tmp_path: Path) -> None:
     with node(tmp_path) as running, library.connect(running.url) as client:
         client.produce("rides", b"one")

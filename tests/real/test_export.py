@@ -195,6 +195,8 @@ def test_a_topic_that_is_not_there_cannot_be_exported(row: duckrow.Client, tmp_p
     with pytest.raises(duckrow.NotFound):
         export_parquet(row, "nowhere", tmp_path / "x.parquet")
 
+    with pytest.raises(FileNotFoundError, match="there is no such folder: '/nowhere'"):
+        export_file(row, "nowhere", Path("/nowhere/x.jsonl"))
     assert list(tmp_path.iterdir()) == []
 
 

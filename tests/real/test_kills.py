@@ -200,7 +200,8 @@ def test_killed_under_load_it_has_every_acknowledged_entry_once_and_in_order(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_killed_a_hundred_times_it_has_every_acknowledged_entry(tmp_path: Path) -> None:
-    ledger = killed_again_and_again(tmp_path, 100, 1.0)
+    ledger = killed_again_and_again(tmp_path, 100, 0.6)
 
     assert len(ledger.acknowledged) > 10_000
