@@ -101,7 +101,8 @@ class SimStream(trio.abc.Stream):
         try:
             if not life.alive or life.paused:
                 await life.gate()
-            await trio.lowlevel.checkpoint()
+            if self._received or self.closed or self.broken or self.ended:
+                await trio.lowlevel.checkpoint()  # else it waits, which is one, too
             while True:
                 if not life.alive or life.paused:
                     await life.gate()
