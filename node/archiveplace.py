@@ -77,6 +77,7 @@ class Place:
         """
         if self.local:
             Path(self.where).mkdir(exist_ok=True)
+            _sync(Path(self.where).parent)
         aside = f"{MARK}.tmp"
         with self.create(aside) as stream:
             stream.write(json.dumps({"archive": id_}).encode() + b"\n")

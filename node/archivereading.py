@@ -24,8 +24,9 @@ from .archiveplace import Place
 from .archivetables import batches_of, pyarrow, schema, weight
 from .entries import Batch
 from .errors import Corrupt, NotFound
+from .limits import MIB
 
-GROUPS_KEPT: Final = 8  # row groups in memory
+GROUPS_BYTES: Final = 128 * MIB  # of row groups in memory, about
 FILES_KEPT: Final = 32  # footers
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -47,6 +48,7 @@ class Archive:
         self._spans: dict[tuple[str, int], list[Span]] = {}
         self._files: OrderedDict[str, _File] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], list[Batch]] = OrderedDict()
+        self._sizes: dict[tuple[str, int], int] = {}
 
     def run(
         self,
@@ -242,8 +244,9 @@ class Archive:
             key = name.path, group
             if key not in self._groups:
                 self._groups[key] = file.batches(group)
-                if len(self._groups) > GROUPS_KEPT:
-                    self._groups.popitem(last=False)
+                self._sizes[key] = file.size_of(group)
+                while sum(self._sizes.values()) > GROUPS_BYTES and len(self._groups) > 1:
+                    del self._sizes[self._groups.popitem(last=False)[0]]
             self._groups.move_to_end(key)
             batches = self._groups[key]
             for batch in batches[bisect_left(batches, start, key=lambda each: each.last) :]:
@@ -283,6 +286,10 @@ class _File:
 
     def group_of(self, number: int) -> int:
         return bisect_right(self._starts, number) - 1
+
+    def size_of(self, group: int) -> int:
+        """Bytes that it takes in memory."""
+        return int(self._parquet.metadata.row_group(group).total_byte_size)
 
     def newest(self) -> int:
         """The time of its last entry."""

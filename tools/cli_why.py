@@ -89,6 +89,8 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
 
 def of_archive(archive: dict[str, Any], pins: Iterable[Pin]) -> Iterator[Cause]:
     """What was pruned, and takes room all the same."""
+    from duckrow.node.pins import AWAY, GONE
+
     if archive["place"] and not archive["trouble"]:
         return
     pinned: dict[str, int] = {}
@@ -96,11 +98,14 @@ def of_archive(archive: dict[str, Any], pins: Iterable[Pin]) -> Iterator[Cause]:
         pinned[pin.topic] = pinned.get(pin.topic, 0) + pin.pinned
     most = max(pinned, key=lambda topic: pinned[topic], default="")
     if most and pinned[most]:
+        let_go = f"duckrow topic set {most} --archive 0, which lets go of them for good"
+        if archive["trouble"] in ("", AWAY, GONE):
+            let_go = f"duckrow archive run --to {archive['place'] or 'PLACE'}; or {let_go}"
         yield Cause(
             "archive",
             f"{sum(pinned.values()):,} pruned entries, most of {most}, keep their room on the disk "
             f"until an archive has them: {archive['trouble'] or 'no archiver has come yet'}",
-            f"duckrow topic set {most} --archive 0 (lets go of them, for good)",
+            let_go,
         )
 
 

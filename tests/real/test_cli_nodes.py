@@ -13,6 +13,7 @@ import duckrow as library
 from clikit import Done, duckrow
 from duckrow.cluster.comparing import Digest, compared
 from duckrow.node.entries import Entries
+from duckrow.node.pins import GONE
 from duckrow.node.realio import RealDisk
 from duckrow.node.topicinfo import PartitionInfo, Pin, TopicInfo
 from duckrow.tools.cli import version
@@ -468,8 +469,11 @@ def test_what_is_kept_for_an_archive_that_does_not_get_on_is_told_with_what_to_d
     (cause,) = of_archive(missed, pins)
     assert "502 pruned entries, most of b, keep their room" in cause.why
     assert "no archiver has come yet" in cause.why
-    assert cause.next.startswith("duckrow topic set b --archive 0")
+    assert cause.next.startswith("duckrow archive run --to PLACE; or duckrow topic set b --archive")
+    (gone,) = of_archive(missed | {"place": "/a", "trouble": GONE}, pins)
+    assert gone.next.startswith("duckrow archive run --to /a; or ")
     (full,) = of_archive(missed | {"place": "/a", "trouble": "its disk is full"}, pins)
+    assert full.next.startswith("duckrow topic set b --archive 0")
     assert full.why.endswith("its disk is full")
     assert list(of_archive(missed | {"place": "/a"}, pins)) == []
 
