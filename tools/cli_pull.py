@@ -56,6 +56,7 @@ COMMANDS: Final = (
             "duckrow pull rides",
             "duckrow pull rides --after -10",
             "duckrow pull rides --after 10m --max 100 -o csv",
+            "duckrow pull rides --after first --archive -o csv",
             "duckrow pull rides -o value | duckrow produce copy",
             "duckrow pull rides --template '{number}\\t{value}'",
         ),
