@@ -33,6 +33,9 @@ REAL = {
     "blockingline.py",
     "asyncclient.py",
     "aioclient.py",
+    "archiveplace.py",
+    "archivereading.py",
+    "companions.py",
 }
 FOLDERS = ("node", "bridge")
 OK = "# sim-ok:"
