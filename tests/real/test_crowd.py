@@ -75,13 +75,14 @@ def files_for(count: int) -> Iterator[None]:
 
 def at_work(row: duckrow.Client, ended: threading.Event, done: list[int]) -> None:
     """Produces and pulls, one after the other; every answer is the right one."""
-    number = row.produce("t", bytes(100_000)).number
+    row.produce("t", bytes(100_000))
+    number = 1
     while not ended.is_set():
         value = b"%d" % number
         following = row.produce("t", value, timeout=SECONDS).number
         (entry,) = row.pull("t", number)
-        assert (entry.number, entry.value, following) == (number + 1, value, number + 1)
-        number = following
+        number += 1
+        assert (entry.number, entry.value, following) == (number, value, number)
     done.append(number)
 
 
