@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from .addresses import Unix
@@ -32,22 +31,11 @@ class Client(AsyncClient):
         self._task = asyncio.create_task(self._run())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                await self.flush()
-        finally:
-            self._closed = True
-            self._core.fail(Disconnected("this client was closed"))
-            if self._pause is not None:
-                self._pause.cancel()
-            self._task.cancel()
-            await asyncio.wait([self._task])
+    async def _end(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        self._task.cancel()
+        await asyncio.wait([self._task])
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

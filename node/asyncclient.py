@@ -13,6 +13,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from . import asks
@@ -58,6 +59,20 @@ class AsyncClient(ABC):
         self._unwatched: dict[Call, None] = {}  # of wait="none"
         self._errors: list[DuckrowError] = []
         self._through: Through | None = None
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            self._closed = True
+            self._core.fail(Disconnected("this client was closed"))
+            await self._end()
 
     # -- producing --------------------------------------------------------------------------------
 
@@ -369,6 +384,10 @@ class AsyncClient(ABC):
         self._core.lost()
 
     # -- to be done by each library in its way --------------------------------------------------------
+
+    @abstractmethod
+    async def _end(self) -> None:
+        """Its tasks and its connection."""
 
     @abstractmethod
     def _now(self) -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from .addresses import Address, own_socket, read_url
 from .blocking import TIMEOUT, Client
 
 URL: Final = "DUCKROW_URL"
 TOKEN: Final = "DUCKROW_TOKEN"
+
+T = TypeVar("T")
 
 
 def connect(
@@ -28,7 +30,14 @@ def connect(
     Raises:
         Refused: it is no URL of a node.
     """
-    return Client(
+    return client_of(Client, url, name, timeout, token)
+
+
+def client_of(
+    kind: Callable[..., T], url: str | None, name: str | None, timeout: float, token: str | None
+) -> T:
+    """A client of any kind, with what it was not told taken from the environment."""
+    return kind(
         addresses(url, os.environ),
         name=name or "",
         token=secret(token, os.environ),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import trio
@@ -65,21 +64,10 @@ class Client(AsyncClient):
         nursery.start_soon(self._write)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                await self.flush()
-        finally:
-            self._closed = True
-            self._core.fail(Disconnected("this client was closed"))
-            self._scope.cancel()
-            # What the caller raised is raised by itself, and not in a group.
-            await self._manager.__aexit__(None, None, None)
+    async def _end(self) -> None:
+        self._scope.cancel()
+        # What the caller raised is raised by itself, and not in a group.
+        await self._manager.__aexit__(None, None, None)
 
     def _now(self) -> float:
         return trio.current_time()

@@ -8,11 +8,9 @@ async with duckrow.aio.connect() as row:
 
 from __future__ import annotations
 
-import os
-
 from .node.aioclient import Client
 from .node.asks import TIMEOUT
-from .node.connecting import addresses, secret
+from .node.connecting import client_of
 
 __all__ = ["Client", "connect"]
 
@@ -29,9 +27,4 @@ def connect(
     Raises:
         Refused: it is no URL of a node.
     """
-    return Client(
-        addresses(url, os.environ),
-        name=name or "",
-        token=secret(token, os.environ),
-        timeout=timeout,
-    )
+    return client_of(Client, url, name, timeout, token)
