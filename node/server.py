@@ -140,10 +140,16 @@ class Server:
     def _too_many(self, peer: Peer) -> NoQuorum | None:
         options = self.options
         if len(self.sessions) >= options.connections_max:
-            return NoQuorum(f"this node serves {options.connections_max:,} clients already")
+            return NoQuorum(
+                f"this node serves {options.connections_max:,} clients already: end some, or raise "
+                "node.connections and the limit of open files"
+            )
         if peer.host and self._of_host[peer.host] >= options.host_connections_max:
             count = options.host_connections_max
-            return NoQuorum(f"this node serves {count:,} clients of {peer.host} already")
+            return NoQuorum(
+                f"this node serves {count:,} clients of {peer.host} already: end some, or raise "
+                "node.host_connections"
+            )
         return None
 
     def _refuse(self, stream: Stream, error: NoQuorum) -> None:
