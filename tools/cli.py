@@ -58,6 +58,7 @@ INDEX: Final = {
         "restore": "Make the folder of a node from a backup",
         "bench": "Measure what a node does here",
         "chaos": "Hurt a cluster under load, and check what is left",
+        "pipeline": "Audits and reports of topics, on Spark",
         "rtt": "Time entries from a client at one machine to one at another and back",
     },
     "Help": {

@@ -95,7 +95,7 @@ class Progress:
     """
 
     def __init__(self, console: Console, verb: str, total: int | None, *, quiet: bool) -> None:
-        self._console, self._verb, self._total = console, verb, total
+        self._console, self._verb, self.total = console, verb, total
         self._began = self._shown = console.now()
         self._drawn = False
         self._quiet = quiet
@@ -107,7 +107,7 @@ class Progress:
         waited = now - self._shown >= (PROGRESS_EVERY if self._drawn else PROGRESS_AFTER)
         if waited and not self._quiet:
             self._shown, self._drawn = now, True
-            line = progress_line(self._verb, self.done, self._total, now - self._began)
+            line = progress_line(self._verb, self.done, self.total, now - self._began)
             self._console.err.write(f"\r\033[K{line[: self._console.width - 1]}")
             self._console.err.flush()
 

@@ -1,0 +1,96 @@
+"""What an audit compares, and what a job says where it cannot run: without Spark."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from clikit import duckrow
+from duckrow.tools.pipeline.audit import SEGMENT, Stretch, behind, common, runs_of, segments_of
+from duckrow.tools.pipeline.nodes import Seen, named
+
+
+def test_what_all_nodes_have_is_compared_and_the_rest_is_behind() -> None:
+    nodes = [
+        {("rides", 0): (1, 100), ("rides", 1): (1, 7), ("stops", 0): (1, 5)},
+        {("rides", 0): (11, 90), ("rides", 1): (8, 12)},
+    ]
+
+    assert common(nodes) == [Stretch("rides", 0, 11, 90)]
+    assert behind(nodes) == 10 + 5 + 5
+    assert common([{}, {}]) == []
+    assert behind([{}, {}]) == 0
+
+
+def test_segments_end_at_the_same_numbers_whatever_was_pruned() -> None:
+    stretch = Stretch("rides", 2, 100, 2 * SEGMENT + 1)
+
+    segments = [*segments_of([stretch])]
+
+    assert segments == [
+        Stretch("rides", 2, 100, SEGMENT),
+        Stretch("rides", 2, SEGMENT + 1, 2 * SEGMENT),
+        Stretch("rides", 2, 2 * SEGMENT + 1, 2 * SEGMENT + 1),
+    ]
+    assert sum(map(len, segments)) == len(stretch)
+    assert runs_of(segments[::-1]) == [stretch]
+
+
+def test_a_run_is_of_one_partition() -> None:
+    few = [Stretch("rides", 0, 1, 9), Stretch("rides", 1, 1, 9), Stretch("rides", 0, 20, 30)]
+
+    assert runs_of(few) == [Stretch("rides", 0, 1, 30), Stretch("rides", 1, 1, 9)]
+
+
+def test_nodes_of_the_same_name_are_told_apart_by_their_addresses() -> None:
+    nodes = [Seen("m1", "duck://a:1", "", {}), Seen("m1", "duck://b:1", "", {})]
+
+    assert [each.name for each in named(nodes)] == ["m1 (duck://a:1)", "m1 (duck://b:1)"]
+    assert [each.name for each in named(nodes[:1])] == ["m1"]
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "java"])
+def test_a_job_says_what_is_missing_here(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import duckrow as library
+
+    if missing == "pyspark":
+        monkeypatch.setitem(sys.modules, "pyspark", None)
+    else:
+        monkeypatch.setenv("PATH", "/nowhere")
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+    with library.Node() as node:
+        done = duckrow(f"--url {node.url} pipeline audit")
+
+    assert done.code == 1
+    assert done.out == b""
+    said = {
+        "pyspark": "duckrow: pyspark is not installed: pip install 'duckrow[spark]'\n",
+        "java": "duckrow: Spark needs a Java runtime, 17 or newer: none is on the PATH, nor in JAVA_HOME "
+        "(not set)\n",
+    }
+    assert done.err == said[missing]
+
+
+def test_every_node_of_an_audit_has_to_answer() -> None:
+    done = duckrow("--url duck://127.0.0.1:1 --timeout 0.2 pipeline audit")
+
+    assert done.code in (1, 4)
+    assert "127.0.0.1:1" in done.err
+
+
+def test_a_job_that_there_is_not_is_a_usage_error() -> None:
+    done = duckrow("pipeline adit")
+
+    assert done.code == 2
+    assert "did you mean audit?" in done.err
+
+
+def test_a_topic_that_no_node_has_cannot_be_audited() -> None:
+    import duckrow as library
+
+    with library.Node() as node:
+        done = duckrow(f"--url {node.url} pipeline audit rides")
+
+    assert done.code == 3
+    assert done.err == "duckrow: there is no topic 'rides' at any of these nodes\n"

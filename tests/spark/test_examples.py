@@ -1,0 +1,34 @@
+"""Every example of the help of `duckrow pipeline` runs, in the session of the other tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import duckrow
+from clikit import duckrow as command
+from duckrow.tools.cli import commands
+
+# The session begins in the first of them, and a machine may be busy.
+pytestmark = pytest.mark.timeout(600)
+
+EXAMPLES = [example for each in commands("pipeline") for example in each.examples]
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_of_the_help_runs(
+    example: str, node: duckrow.Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    node.client.produce_many("rides", ["7 km", "2 km", "11 km"], keys=["bus", "tram", "bus"])
+
+    done = command(example.removeprefix("duckrow "), environ={"DUCKROW_URL": node.url})
+
+    assert (done.code, done.err) == (0, "")
+
+
+def test_the_examples_ran_in_the_session_of_the_tests(spark: SparkSession) -> None:
+    assert SparkSession.getActiveSession() is spark
