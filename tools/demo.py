@@ -1,5 +1,5 @@
 """The demonstration: fills a store, kills the process, damages a byte, shows what is left, and then
-has three machines in a chain, of which one dies and comes back.
+has three machines in a chain, of which one dies and comes back, and compares all they have on Spark.
 
     make demo
 
@@ -214,14 +214,7 @@ def same_state(folder: str) -> None:
     in_node(folder, compare)
 
 
-# 5. Several machines.
-
-
-def chained(folder: str) -> None:
-    three_in_a_chain(folder, check, say)
-
-
-# 6. Simulated lives.
+# 5. Simulated lives.
 
 
 def simulate(_folder: str) -> None:
@@ -237,6 +230,13 @@ def simulate(_folder: str) -> None:
         say(line)
     check(done.returncode == 0, f"no seed has an anomaly:\n{done.stdout}{done.stderr}")
     say("kills, power losses, torn and lost writes, full disks, turned bits: no anomaly")
+
+
+# 6. Several machines.
+
+
+def chained(folder: str) -> None:
+    three_in_a_chain(folder, check, say)
 
 
 def in_node(folder: str, act: Callable[[LoneKeeper, float], object]) -> None:
@@ -297,8 +297,11 @@ ACTS = (
     ("2. A bit turns on the disk", damage_a_byte),
     ("3. Policies decide in the row", prune),
     ("4. The row makes the state", same_state),
-    ("5. Three machines in a chain, of which one dies", chained),
-    ("6. A node in a simulated world, sixteen lives of ten seconds", simulate),
+    ("5. A node in a simulated world, sixteen lives of ten seconds", simulate),
+    (
+        "6. Three machines in a chain, of which one dies, and an audit of all three on Spark",
+        chained,
+    ),
 )
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +19,7 @@ from duckrow.cluster.plan import Plan
 TOPIC: Final = "chain"
 EACH: Final = 10_000  # entries that each machine's client produces
 TRIPS: Final = 40
+AUDIT: Final = (sys.executable, "-m", "duckrow.tools.cli", "pipeline", "audit")
 
 Check = Callable[[bool, str], None]
 Say = Callable[[str], None]
@@ -67,6 +71,27 @@ def three_in_a_chain(folder: str, check: Check, say: Say) -> None:
         rows = [_values(cluster, each.name, back) for each in cluster.machines]
         check(rows[0] == rows[1] == rows[2], "in the end all three have the same row")
         say(f"in the end all three have the same {back:,} entries")
+        _audit(cluster, back, check, say)
+
+
+def _audit(cluster: LocalCluster, total: int, check: Check, say: Say) -> None:
+    """As a user runs it: the job reads every entry from each of the three, on Spark."""
+    began = time.monotonic()
+    hosts = ",".join(each.url.removeprefix("duck://") for each in cluster.machines)
+    done = subprocess.run(
+        [*AUDIT, TOPIC, "--url", f"duck://{hosts}", "--master", "local[2]", "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    check(done.returncode == 0, f"the audit on Spark finds nothing:\n{done.stdout}{done.stderr}")
+    found = json.loads(done.stdout)
+    check(len(found["nodes"]) == 3, f"it looked at three nodes, not at {found['nodes']}")
+    check(found["entries"] == total, f"it compared {total:,} entries, not {found['entries']:,}")
+    say(
+        f"an audit on Spark, after {_since(began)}: {total:,} entries of {', '.join(found['nodes'])} compared, "
+        f"{found['gaps']} gaps, {found['duplicates']} duplicates, {found['changed']} changed"
+    )
 
 
 def _produce(cluster: LocalCluster, machine: Machine) -> int:
