@@ -9,17 +9,19 @@ each.  Only headers are read one by one.
 
 from __future__ import annotations
 
-from array import array
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckrow.node import columns
 from duckrow.node.columns import Columns
 from duckrow.node.entries import Batch
+from duckrow.node.limits import BATCH_ENTRIES_MAX
 from duckrow.node.strings import Strings
 
 from .ranges import Range
@@ -112,7 +114,7 @@ def _joined(batches: Sequence[Batch]) -> Rows:
 def _strings(strings: Strings, lo: int, hi: int, valid: bytes | None = None) -> pa.Array:
     """Strings lo <= i < hi, as binary; `valid` says by a bit each which are there."""
     count = len(strings.ends)
-    offsets = pa.py_buffer(bytes(4) + strings.ends.tobytes())
+    offsets = pa.py_buffer(b"".join((bytes(4), strings.ends)))
     validity = None if valid is None else pa.py_buffer(valid)
     whole = pa.Array.from_buffers(
         pa.binary(), count, [validity, offsets, pa.py_buffer(strings.data)]
@@ -123,7 +125,7 @@ def _strings(strings: Strings, lo: int, hi: int, valid: bytes | None = None) -> 
 def _key(rows: Rows) -> pa.Array:
     found = rows.columns
     if found.keys is None:
-        return pa.nulls(len(rows), pa.binary())
+        return _repeated(None, pa.binary()).slice(0, len(rows))
     nulls = found.null_keys
     valid = None if nulls is None else bytes(nulls).translate(_INVERTED)
     return _strings(found.keys, rows.lo, rows.hi, valid)
@@ -134,17 +136,15 @@ def _value(rows: Rows) -> pa.Array:
 
 
 def _topic(rows: Rows) -> pa.Array:
-    return pa.repeat(pa.scalar(rows.batches[0].topic), len(rows))
+    return _repeated(rows.batches[0].topic, pa.string()).slice(0, len(rows))
 
 
 def _partition(rows: Rows) -> pa.Array:
-    return pa.repeat(pa.scalar(rows.batches[0].partition, pa.int32()), len(rows))
+    return _repeated(rows.batches[0].partition, pa.int32()).slice(0, len(rows))
 
 
 def _offset(rows: Rows) -> pa.Array:
-    first = rows.batches[0].first
-    numbers = array("q", range(first, first + len(rows)))
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(numbers)])
+    return pc.add(_counted().slice(0, len(rows)), rows.batches[0].first)
 
 
 def _timestamp(rows: Rows) -> pa.Array:
@@ -153,7 +153,18 @@ def _timestamp(rows: Rows) -> pa.Array:
 
 
 def _timestamp_type(rows: Rows) -> pa.Array:
-    return pa.repeat(pa.scalar(LOG_APPEND_TIME, pa.int32()), len(rows))
+    return _repeated(LOG_APPEND_TIME, pa.int32()).slice(0, len(rows))
+
+
+@functools.lru_cache(maxsize=64)
+def _repeated(value: object, kind: pa.DataType) -> pa.Array:
+    """As often as a batch can have entries: most batches need a part of it."""
+    return pa.repeat(pa.scalar(value, kind), BATCH_ENTRIES_MAX)
+
+
+@functools.lru_cache(maxsize=1)
+def _counted() -> pa.Array:
+    return pa.array(range(BATCH_ENTRIES_MAX), pa.int64())
 
 
 def _producer(rows: Rows) -> pa.Array:

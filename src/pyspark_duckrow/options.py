@@ -217,7 +217,7 @@ OPTIONS: Final = (
         "fetchBytes",
         "fetch_bytes",
         kinds.size(PULL_BYTES_MAX),
-        "`2MiB`",
+        "`4MiB`",
         READS,
         "bytes that a task asks for at a time, of which it has two in memory",
     ),
@@ -316,8 +316,8 @@ class Options:
     headers: bool = False
     metadata: bool = False
     wait: float = 1.0
-    fetch_rows: int = 10_000
-    fetch_bytes: int = 2 << 20
+    fetch_rows: int = 65_536
+    fetch_bytes: int = PULL_BYTES_MAX
     pushdown: bool = False
     archive: str = ""
     token: str | None = attrs.field(default=None, repr=False)
