@@ -99,6 +99,9 @@ class Remaking:
                 for head in _heads(item):
                     if head is not None and head.topic_id and position_of(head.topic_id) < floor:
                         self._know(head.topic_id, head)
+                for key, row in self._remains.at(item.position) or ():
+                    if position_of(split_key(key)[0]) < floor:
+                        await self._topic_of(key, row)
             position = items[-1].position + 1
 
     async def _begin(self) -> None:

@@ -195,6 +195,30 @@ def test_a_lost_file_of_the_index_is_made_again_with_a_snapshot_and_without() ->
         assert run(machine, _floor, TINY) >= floor
 
 
+def test_a_topic_of_which_only_newer_files_of_the_index_tell_keeps_its_identity() -> None:
+    """Else its next batch would make another one of the same name."""
+    machine, before = filled()
+    floor = run(machine, _floor, TINY)
+    names = files(machine, "numbers")
+    around = [name for name in names if f"row/{name[8:16]}.seg" in _from(machine, floor)]
+    lose(machine, around[0], *files(machine, "state"))
+
+    rebuilt(machine)
+
+    now = run(machine, seen, TINY)
+    assert now["passing", 0].items() >= dict([*before["passing", 0].items()][-50:]).items()
+    assert set(now) == set(before)
+
+
+def _from(machine: Machine, position: int) -> list[str]:
+    """The segments with items from a position on."""
+
+    async def look(node: LoneKeeper) -> list[str]:
+        return [f"row/{s.number:08d}.seg" for s in node.row.store.segments() if s.last >= position]
+
+    return run(machine, look, TINY)
+
+
 async def _floor(node: LoneKeeper) -> int:
     return node.row.store.floor
 
