@@ -94,3 +94,17 @@ def test_a_topic_that_no_node_has_cannot_be_audited() -> None:
 
     assert done.code == 3
     assert done.err == "duckrow: there is no topic 'rides' at any of these nodes\n"
+
+
+@pytest.mark.parametrize("master", ["spork://x:1", "local[2", "spark://", "localhost"])
+def test_a_master_that_spark_does_not_know_is_refused_before_java_starts(master: str) -> None:
+    import duckrow as library
+
+    with library.Node() as node:
+        done = duckrow(f"--url {node.url} pipeline audit --master '{master}'")
+
+    assert done.code == 1
+    assert done.err.startswith(
+        f"duckrow: --master {master}: there is no such master of Spark; write"
+    )
+    assert done.err.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*]"
 CONNECT: Final = "sc://"  # how addresses of Spark Connect begin
+MASTERS: Final = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
 LOOK_EVERY: Final = 0.2  # seconds
 
 CONFIG: Final = {
@@ -60,6 +62,11 @@ def session(master: str) -> Iterator[SparkSession]:
 
 
 def _ready(master: str) -> None:
+    if not MASTERS.fullmatch(master):
+        raise Refused(
+            f"--master {master}: there is no such master of Spark; write local[N], spark://host:port, "
+            "sc://host, k8s://host:port or yarn"
+        )
     try:
         import pyspark  # noqa: F401 - only whether it is there
     except ImportError as error:
