@@ -5,7 +5,7 @@ import trio
 
 from duckrow.node import makers
 from duckrow.node.entries import entries_of
-from duckrow.node.errors import Conflict, Full, LimitExceeded, NoQuorum, Refused
+from duckrow.node.errors import Conflict, Full, LimitExceeded, NoQuorum, NotFound, Refused
 from duckrow.node.keeper import Keeper
 from duckrow.node.producer import Producer
 from duckrow.node.reading import Pull
@@ -23,7 +23,7 @@ def test_a_batch_that_cannot_be_made_costs_no_turn() -> None:
             await producer.produce("t", [])
         with pytest.raises(LimitExceeded):
             await producer.produce("t", [bytes(2 << 20)])
-        with pytest.raises(Refused, match="partition"):
+        with pytest.raises(NotFound, match="partition"):
             await producer.produce("t", [b"-"], partition=3)
         with pytest.raises(Refused, match="topic name"):
             await producer.produce("t/", [b"-"])
