@@ -277,6 +277,7 @@ def metrics_of(node: Daemon) -> list[str]:
         return [str(line) for line in answer.read().decode().splitlines()]
 
 
+@pytest.mark.long
 def test_a_node_and_its_archiver_that_are_killed_again_and_again_lose_nothing(
     tmp_path: Path,
 ) -> None:

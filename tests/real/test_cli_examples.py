@@ -18,8 +18,14 @@ from duckrow.tools import backups
 from duckrow.tools.cli import WORDS, commands
 
 ROOT = Path(__file__).parents[2]
+SLOW = ("chaos run", "rtt")  # each launches a cluster, and hurts or measures it for a while
 EXAMPLES = [
-    pytest.param(command.words, example, id=example)
+    pytest.param(
+        command.words,
+        example,
+        id=example,
+        marks=[pytest.mark.long] if command.words in SLOW else [],
+    )
     for word in WORDS
     if word != "pipeline"  # in the session of Spark: tests/spark/test_examples.py
     for command in commands(word)
