@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,9 +28,10 @@ def test_places_are_a_set_of_them_in_order(some: set[int], others: set[int]) -> 
 
 
 def test_a_set_of_places_of_a_whole_segment_is_let_go_in_small_parts() -> None:
-    all_of_it = range(0, 64 << 20, 512)
-    found, left, most = Places(place(1, offset) for offset in all_of_it), len(all_of_it), 0
-    while found.shed():
-        most, left = max(most, left - len(found)), len(found)
-    assert len(found) == 0
-    assert most <= 1_024
+    sizes = [len(all_of_it := range(0, 64 << 20, 512))]
+    found = Places(place(1, offset) for offset in all_of_it)
+    while found:
+        found.shed()
+        sizes.append(len(found))
+    assert sizes[-1] == 0
+    assert max(before - after for before, after in pairwise(sizes)) <= 1_024
