@@ -39,6 +39,8 @@ DELAYS: Final = {
     ("m1", "m3"): Wires(delay=0.060, jitter=0.06),
 }
 BATCHES: Final = {"m1": 20, "m2": 700, "m3": 5000}  # entries of one call: the near come often
+# The near do not wait for numbers: while the far one's entries are on their way, they have written more.
+WAITS: Final = {"m1": "accepted", "m2": "accepted", "m3": "ordered"}
 ANSWER_SECONDS: Final = 120.0
 
 
@@ -58,9 +60,9 @@ def experiment(entries: int) -> list[Seen]:
     with LocalCluster.launch(Plan(nodes=3, durability="write", wires=Wires())) as cluster:
         for pair, wires in DELAYS.items():
             cluster.link_is(*pair, wires)
-        left = threading.Semaphore(entries)
+        left, together = threading.Semaphore(entries), threading.Barrier(len(NAMES))
         readers = [Reader(cluster, Seen(name), entries) for name in NAMES]
-        writers = [Writer(cluster, number, left) for number in range(len(NAMES))]
+        writers = [Writer(cluster, number, left, together) for number in range(len(NAMES))]
         works = [*(each.work for each in readers), *(each.work for each in writers)]
         tasks = [Task(work) for work in works]
         for task in tasks:
@@ -95,11 +97,14 @@ class Writer:
     cluster: LocalCluster
     number: int
     left: threading.Semaphore
+    together: threading.Barrier  # nobody has written all before another has a connection
 
     def work(self) -> None:
         """Its share is what it comes to: the slow write large batches."""
         name, count = NAMES[self.number], 0
         with self.cluster.connect(name, timeout=ANSWER_SECONDS) as row:
+            row.status()
+            self.together.wait(ANSWER_SECONDS)
             while True:
                 values: list[bytes] = []
                 while len(values) < BATCHES[name] and self.left.acquire(blocking=False):
@@ -107,7 +112,7 @@ class Writer:
                     values.append(VALUE.pack(self.number, count, time.monotonic()))
                 if not values:
                     return
-                row.produce_many(TOPIC, values)
+                row.produce_many(TOPIC, values, wait=WAITS[name])
 
 
 @attrs.frozen
