@@ -78,7 +78,8 @@ def read_listen(text: str, own: Unix) -> Address:
         return _tcp(text, text.removeprefix("tcp://"))
     raise Refused(
         f"{text!r} is no address to listen on: write tcp://host:port, unix:/path, "
-        "or unix: alone for your own socket"
+        "or unix: alone for your own socket",
+        address=text,
     )
 
 
@@ -94,7 +95,8 @@ def read_url(url: str) -> tuple[Address, ...]:
         hosts = url.removeprefix("duck://").removesuffix("/")
         return tuple(_tcp(url, host) for host in hosts.split(","))
     raise Refused(
-        f"{url!r} is no URL of a node: write duck://host:port[,host:port...] or duck+unix:///path"
+        f"{url!r} is no URL of a node: write duck://host:port[,host:port...] or duck+unix:///path",
+        url=url,
     )
 
 
@@ -119,16 +121,21 @@ def is_loopback(address: Address) -> bool:
 def _unix(text: str, path: str) -> Unix:
     if not path.startswith("/"):
         raise Refused(
-            f"{text!r}: the path of a socket begins with a slash, as in /run/duckrow.sock"
+            f"{text!r}: the path of a socket begins with a slash, as in /run/duckrow.sock",
+            address=text,
         )
     length = len(path.encode(errors="surrogateescape"))
     if length > UNIX_PATH_BYTES_MAX:
         raise Refused(
             f"{text!r}: the path has {length} bytes, and the kernel takes "
-            f"{UNIX_PATH_BYTES_MAX}: choose a shorter folder"
+            f"{UNIX_PATH_BYTES_MAX}: choose a shorter folder",
+            address=text,
+            bytes=length,
+            limit=UNIX_PATH_BYTES_MAX,
         )
     if "\0" in path:
-        raise Refused(f"{text!r}: there is a NUL in the path, which no file can have")
+        said = f"{text!r}: there is a NUL in the path, which no file can have"
+        raise Refused(said, address=text)
     return Unix(path)
 
 
@@ -137,7 +144,8 @@ def _tcp(text: str, host: str) -> Tcp:
     port = int(found["port"] or PORT) if found else -1
     if found is None or not 0 <= port < 1 << 16 or not _can_be_looked_up(found["host"]):
         raise Refused(
-            f"{text!r}: {host!r} is no host with a port from 0 to 65535, as in 127.0.0.1:{PORT}"
+            f"{text!r}: {host!r} is no host with a port from 0 to 65535, as in 127.0.0.1:{PORT}",
+            address=text,
         )
     return Tcp(found["host"].strip("[]"), port)
 

@@ -93,7 +93,7 @@ def due(kept: int, first: int, size: int, there: Iterable[Span] = ()) -> Iterato
     A file that is there counts from the number on at which nothing is missing before it.
     """
     if size < 1:
-        raise Refused(f"a span of {size} entries: it is 1 or more")
+        raise Refused(f"a span of {size} entries: it is 1 or more", span=size)
     files = tidy(there)
     starts = [span.first for span in files]
     at = kept

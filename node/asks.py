@@ -55,7 +55,7 @@ def check_wait(wait: str) -> None:
         Refused: nobody can wait for that.
     """
     if wait not in _WAITS:
-        raise Refused(f"wait={wait!r}: it is 'ordered', 'accepted' or 'none'")
+        raise Refused(f"wait={wait!r}: it is 'ordered', 'accepted' or 'none'", wait=wait)
 
 
 def produce(
@@ -135,7 +135,8 @@ def pull(
         ("wait", wait, 0),
     ):
         if number < least:
-            raise Refused(f"{name}={number}: it is {least} or more")
+            text = f"{name}={number}: it is {least} or more"
+            raise Refused(text, what=name, value=number, least=least)
     where = cursors.read(after)
     ask = Ask(topic, where, partition, topic_id, limit, max_bytes, int(wait * 1e6))
     return Wish(lambda core: core.pull(ask, kept=kept), timeout=timeout, wait=wait)

@@ -325,7 +325,7 @@ class Line:
         if not core.is_greeted:
             left = self._greet_until - time.monotonic()
             if left <= 0:
-                raise Disconnected(f"no hello came from {self._where()}")
+                raise Disconnected(f"no hello came from {self._where()}", address=self._where())
             wait = min(wait, left)
         if pause := core.pause_seconds():
             wait = min(wait, pause)
@@ -344,7 +344,7 @@ class Line:
             if lent is not None and count <= 0:
                 core.frames.buffer_filled(0)
         if count == 0:
-            raise Disconnected(f"{self._where()} hung up")
+            raise Disconnected(f"{self._where()} hung up", address=self._where())
         if count > 0:
             if lent is not None:
                 self._inside(core.buffer_filled, count)

@@ -89,11 +89,11 @@ class ReceiptName(NamedTuple):
         try:
             fields = cbor.loads_array(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         except (NotBase64, ValueError, Corrupt) as error:
-            raise Refused(f"{text!r:.60} is not a receipt, {_WHERE}") from error
+            raise Refused(f"{text!r:.60} is not a receipt, {_WHERE}", receipt=text[:60]) from error
         match fields:
             case [str(), int(), bytes(pid), int(), int(), int()] if len(pid) == PID_BYTES:
                 return cls(*fields)
-        raise Refused(f"{text!r:.60} is not a receipt, {_WHERE}")
+        raise Refused(f"{text!r:.60} is not a receipt, {_WHERE}", receipt=text[:60])
 
 
 class Receipt:
@@ -186,7 +186,8 @@ class Receipts:
 
     def _only(self) -> Run:
         if len(self.runs) != 1:
-            raise Refused(f"these entries are in {len(self.runs)} runs of numbers: look at .runs")
+            text = f"these entries are in {len(self.runs)} runs of numbers: look at .runs"
+            raise Refused(text, runs=len(self.runs))
         return self.runs[0]
 
 

@@ -120,7 +120,8 @@ class ClientCore:
         raw, raw_keys = parts.all_bytes("value", values), parts.all_keys(keys)
         for name, column in (("keys", raw_keys), ("headers", headers)):
             if column is not None and len(column) != len(raw):
-                raise Refused(f"{len(column):,} {name} were given for {len(raw):,} values")
+                text = f"{len(column):,} {name} were given for {len(raw):,} values"
+                raise Refused(text, what=name, count=len(column), values=len(raw))
         call = Produce(self._boxes, topic, partition, one=False)
         self._boxes.put(call, raw, raw_keys, headers, accepted=accepted)
         if not raw:

@@ -40,7 +40,8 @@ def pack(codec: int, body: bytes, level: int = LEVEL) -> bytes:
     if codec == ZSTD:
         packed: bytes = _zstandard().ZstdCompressor(level=level).compress(body)
         return packed
-    raise Refused(f"bodies of codec {codec} are not written here; 0 is plain and 1 is zstd")
+    text = f"bodies of codec {codec} are not written here; 0 is plain and 1 is zstd"
+    raise Refused(text, codec=codec)
 
 
 def unpack(codec: int, body: Buffer) -> Buffer:
@@ -55,7 +56,8 @@ def unpack(codec: int, body: Buffer) -> Buffer:
         return body
     if codec == ZSTD:
         return _unpack_zstd(body)
-    raise Refused(f"codec {codec} is not known to this version; 0 is plain and 1 is zstd")
+    text = f"codec {codec} is not known to this version; 0 is plain and 1 is zstd"
+    raise Refused(text, codec=codec)
 
 
 def decode(codec: int, body: Buffer, *, trusted: bool = False) -> Columns:
@@ -66,7 +68,8 @@ def decode(codec: int, body: Buffer, *, trusted: bool = False) -> Columns:
     """
     if codec >= FOREIGN:
         raise Refused(
-            f"codec {codec} is foreign: its entries are kept as they came, not as columns"
+            f"codec {codec} is foreign: its entries are kept as they came, not as columns",
+            codec=codec,
         )
     return columns.decode(unpack(codec, body), trusted=trusted)
 
@@ -114,6 +117,8 @@ def _zstandard() -> ModuleType:
     except ImportError as error:
         raise Refused(
             "this batch is packed with zstd, and the package zstandard is missing here: "
-            "pip install 'duckrow[zstd]'"
+            "pip install 'duckrow[zstd]'",
+            package="zstandard",
+            extra="zstd",
         ) from error
     return zstandard

@@ -115,7 +115,8 @@ def encode(
     _check_count(count)
     for name, column in (("keys", keys), ("headers", headers), ("created times", created)):
         if column is not None and len(column) != count:
-            raise Refused(f"{len(column):,} {name} were given for {count:,} values")
+            text = f"{len(column):,} {name} were given for {count:,} values"
+            raise Refused(text, what=name, count=len(column), values=count)
     if keys is not None and all(key is None for key in keys):
         keys = None
     if headers is not None and not any(headers):

@@ -39,6 +39,7 @@ class Loaded:
     config: Config
     origins: Mapping[str, str]  # by key, of all settings
     problems: tuple[str, ...] = ()
+    misused: tuple[str, ...] = ()  # the problems of flags
 
     def checked(self) -> Config:
         """
@@ -58,29 +59,28 @@ def load(
     flags: Mapping[str, tuple[object, str]] | None = None,  # key: value, and how the flag is called
 ) -> Loaded:
     """The configuration that these sources make together, later ones before earlier ones."""
-    problems: list[str] = []
-    said = [
-        *_of_file(text, path, problems),
-        *_of_environment(environ or {}, problems),
-        *(Value(key, value, flag) for key, (value, flag) in (flags or {}).items()),
-    ]
+    problems, misused = list[str](), list[str]()
+    found = [*_of_file(text, path, problems), *_of_environment(environ or {}, problems)]
+    typed = [Value(key, value, flag) for key, (value, flag) in (flags or {}).items()]
     settings = {each.key: each for each in table()}
     values: dict[str, Any] = {}
     origins = dict.fromkeys(settings, "default")
-    for key, value, origin in said:
-        if key not in settings:
-            problems.append(f"{origin}: {_unknown(key, settings)}")
-            continue
-        try:
-            values[key] = settings[key].kind.read(value)
-        except Refused as error:
-            why = "a text on one line is needed" if settings[key].kind.secret else error
-            problems.append(f"{origin}: {key}: {why}")
-            continue
-        origins[key] = origin
+    for said, wrong in ((found, problems), (typed, misused)):
+        for key, value, origin in said:
+            if key not in settings:
+                wrong.append(f"{origin}: {_unknown(key, settings)}")
+                continue
+            try:
+                values[key] = settings[key].kind.read(value)
+            except Refused as error:
+                why = "a text on one line is needed" if settings[key].kind.secret else error
+                where = origin if key in origin else f"{origin}: {key}"
+                wrong.append(f"{where}: {why}")
+                continue
+            origins[key] = origin
     config = made(values)
     problems += objections(config)
-    return Loaded(config, origins, tuple(problems))
+    return Loaded(config, origins, (*problems, *misused), tuple(misused))
 
 
 def sample() -> str:

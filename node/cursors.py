@@ -76,11 +76,13 @@ def read(after: object) -> After:
         case datetime() if after.tzinfo is not None:
             return Cursor(since=max(0, (after - _EPOCH) // _MICROSECOND))
         case datetime():
-            raise Refused(f"pull after {after}: a time needs its zone, as in datetime.now(UTC)")
+            text = f"pull after {after}: a time needs its zone, as in datetime.now(UTC)"
+            raise Refused(text, after=after.isoformat())
         case Mapping() if all(type(n) is int for pair in after.items() for n in pair):
             return Cursor(dict(after))
     raise Refused(
-        f"pull after {after!r:.60}: it is a number, 'first', 'last', a time, or {{partition: number}}"
+        f"pull after {after!r:.60}: it is a number, 'first', 'last', a time, or {{partition: number}}",
+        after=f"{after!r:.60}",
     )
 
 
@@ -90,11 +92,12 @@ def check(after: After) -> None:
         Refused: numbers begin at 1, and so do the last k.
     """
     if isinstance(after, int) and after < 0:
-        raise Refused(f"pull after {after}: the last number done is 0 or more")
+        raise Refused(f"pull after {after}: the last number done is 0 or more", after=after)
     if isinstance(after, Back) and after.entries < 1:
-        raise Refused(f"the last {after.entries} entries: ask for 1 or more")
+        raise Refused(f"the last {after.entries} entries: ask for 1 or more", last=after.entries)
     if isinstance(after, Cursor) and min((*after.done.values(), after.since)) < 0:
-        raise Refused(f"a cursor at {dict(after.done)} since {after.since}: numbers are 0 or more")
+        text = f"a cursor at {dict(after.done)} since {after.since}: numbers are 0 or more"
+        raise Refused(text, lowest=min((*after.done.values(), after.since)))
 
 
 def without_topic(after: After) -> After:
@@ -116,7 +119,9 @@ def resolve(after: After, numbers: Numbers, topic_id: int, spans: Spans) -> Curs
     if after and len(spans) > 1:
         raise Refused(
             f"pull after {after}: the topic has {len(spans)} partitions, each with numbers of its "
-            "own; name the partition, or give a number for each"
+            "own; name the partition, or give a number for each",
+            after=after,
+            partitions=len(spans),
         )
     return Cursor(dict.fromkeys(spans, after))
 

@@ -160,7 +160,7 @@ class Forgetting:
     def _check_may_go(self, number: int) -> None:
         if number not in self.may_go():
             text = f"{segment_file(number)} stays as it is: an item of it may be wanted whole"
-            raise Refused(text)
+            raise Refused(text, segment=number)
 
     async def _raise_floor(self, going: list[Segment]) -> None:
         """Durably."""

@@ -70,7 +70,8 @@ def produce(
     if ids is not None:
         _at_most("the number of ids in a batch", len(ids), IDS_PER_BATCH_MAX)
         if len(ids) != count:
-            raise Refused(f"{len(ids):,} ids were given for {count:,} entries: one each, or none")
+            text = f"{len(ids):,} ids were given for {count:,} entries: one each, or none"
+            raise Refused(text, ids=len(ids), entries=count)
         for each in ids:
             _within("the length of an id in bytes", len(each), 1, ID_BYTES_MAX)
         ids = list(ids)
@@ -244,7 +245,9 @@ def _check_batch(
         _at_most("the number of entries in a batch with keys", count, KEYED_ENTRIES_MAX)
         if len(key_hashes) != 4 * count:
             raise Refused(
-                f"{len(key_hashes):,} bytes of key hashes are not 4 for each of {count:,}"
+                f"{len(key_hashes):,} bytes of key hashes are not 4 for each of {count:,}",
+                bytes=len(key_hashes),
+                entries=count,
             )
 
 
@@ -270,5 +273,6 @@ def _at_most(what: str, value: int, limit: int) -> None:
 
 def _within(what: str, value: int, least: int, most: int) -> None:
     if value < least:
-        raise Refused(f"{what} is {value:,}, and the least is {least:,}")
+        text = f"{what} is {value:,}, and the least is {least:,}"
+        raise Refused(text, what=what, value=value, least=least)
     _at_most(what, value, most)

@@ -27,5 +27,8 @@ def check_topic_name(name: str) -> None:
         shown = repr(name) if len(name) <= TOPIC_NAME_MAX else f"{name[:20]!r}… of {len(name):,}"
         raise Refused(
             f"the topic name {shown} is not allowed: take 1 to {TOPIC_NAME_MAX} characters "
-            "of a-z A-Z 0-9 . _ - (and neither '.' nor '..')"
+            "of a-z A-Z 0-9 . _ - (and neither '.' nor '..')",
+            topic=name[:TOPIC_NAME_MAX],
+            characters=len(name),
+            limit=TOPIC_NAME_MAX,
         )

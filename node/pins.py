@@ -132,10 +132,12 @@ class Pins:
                 topic_id=found.id,
             )
         if not found.policy.archive:
-            raise Refused(f"topic {topic!r} has no archive any more: nothing of it is pinned")
+            text = f"topic {topic!r} has no archive any more: nothing of it is pinned"
+            raise Refused(text, topic=topic)
         now = self._state.partition(found.id, partition)
         if not 0 <= safe <= now.last:
-            raise Refused(f"topic {topic!r} ends at {now.last:,}: {safe:,} cannot be safe")
+            text = f"topic {topic!r} ends at {now.last:,}: {safe:,} cannot be safe"
+            raise Refused(text, topic=topic, last=now.last, safe=safe)
         self._safe[found.key(partition)] = safe
         self._numbers.prune(found.id, partition, now.first)
         self.on_told()

@@ -91,11 +91,13 @@ class Pull:
 
     def __attrs_post_init__(self) -> None:
         if self.limit < 1 or self.max_bytes < 1:
-            raise Refused(f"a pull of {self.limit} entries in {self.max_bytes} bytes gets nothing")
+            text = f"a pull of {self.limit} entries in {self.max_bytes} bytes gets nothing"
+            raise Refused(text, limit=self.limit, max_bytes=self.max_bytes)
         if self.max_bytes > PULL_BYTES_MAX:
             raise LimitExceeded("max_bytes of a pull", self.max_bytes, PULL_BYTES_MAX)
         if self.partition is not None and self.partition < 0:
-            raise Refused(f"partition {self.partition}: they are counted from 0")
+            text = f"partition {self.partition}: they are counted from 0"
+            raise Refused(text, partition=self.partition)
         cursors.check(self.after)
 
 

@@ -181,7 +181,8 @@ class Session:
             self._take_all()
             self._server.flush()
             return
-        raise Refused(f"no hello came within {HELLO_SECONDS_MAX:g} seconds")
+        text = f"no hello came within {HELLO_SECONDS_MAX:g} seconds"
+        raise Refused(text, seconds=HELLO_SECONDS_MAX)
 
     async def _receive(self) -> bool:
         """False: the client has left."""
@@ -194,7 +195,8 @@ class Session:
         # A frame once begun has to go on: nobody holds our memory by waiting.
         with trio.move_on_at(frames.frame_deadline(reader.received, self._began_frame)):
             return await receive(self._stream, reader)
-        raise Refused(f"a frame has come too slowly: {reader.received:,} bytes of it")
+        text = f"a frame has come too slowly: {reader.received:,} bytes of it"
+        raise Refused(text, received=reader.received)
 
     def _take_all(self) -> bool:
         """True: readers were woken, who come before the answers.
@@ -265,7 +267,8 @@ class Session:
                     case [int(position), *_] if 0 <= position <= state.position:
                         reads.ask(reference, partial(self._node.row.store.digest_of, position))
                     case _:
-                        raise Refused(f"this node has come to position {state.position:,}")
+                        text = f"this node has come to position {state.position:,}"
+                        raise Refused(text, position=state.position)
             case Verb.CLIENTS:
                 reads.serve(reference, partial(overview.clients, self._server.sessions, fields))
             case Verb.PINS:
@@ -280,7 +283,8 @@ class Session:
                     case _:
                         raise Corrupt("what is asked about the members is missing")
             case _:
-                raise Refused(f"this node knows no request {verb}: it may be older than the client")
+                text = f"this node knows no request {verb}: it may be older than the client"
+                raise Refused(text, request=verb)
 
     # -- orders ---------------------------------------------------------------------------------
 

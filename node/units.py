@@ -66,7 +66,7 @@ def read_share(text: str) -> float:
         share = float(Decimal(bare) / (100 if text.endswith("%") else 1))
         if share <= 1:
             return share
-    raise Refused(f"{text!r} is no share of a whole: write 2% or 0.02")
+    raise Refused(f"{text!r} is no share of a whole: write 2% or 0.02", value=text)
 
 
 def show_size(size: int) -> str:
@@ -97,7 +97,7 @@ def _read(text: str, units: Mapping[str, int], bare: int, known: str, *, parts: 
     else:
         if 0 < len(found) <= parts and value == int(value) and value < NUMBER_LIMIT:
             return int(value)
-    raise Refused(f"{text!r} is not {known}")
+    raise Refused(f"{text!r} is not {known}", value=text)
 
 
 def _show(value: int, units: Mapping[str, int]) -> str:

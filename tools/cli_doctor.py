@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FIELDS: Final = ("check", "state", "said", "next")
 OK, WARN, BAD = "ok", "warn", "bad"
 OPEN_FILES_MIN: Final = 4_096
+PATIENCE: Final = 2.0  # seconds: a node that is well answers in a hundredth
 
 
 class Check(NamedTuple):
@@ -166,7 +167,7 @@ def of_node(args: Args, console: Console) -> Iterator[Check]:
     from duckrow.node.errors import Disconnected, DuckrowError
 
     try:
-        with client_of(args, console) as client:
+        with client_of(args, console, patience=PATIENCE) as client:
             status = client.status()
     except Disconnected as error:
         yield Check("node", WARN, str(error), "duckrow node")
@@ -228,7 +229,7 @@ COMMANDS: Final = (
             "duckrow doctor --files -o json --set node.data=./data",
             "duckrow doctor --rebuild --set node.data=./data",
         ),
-        more="Exit code 1: something is bad.",
+        more="Exit code 1: something is bad, such as a node that does not answer within 2 s (or --timeout).",
         url=True,
         rows=True,
     ),

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 TIMEOUT = 10.0
 
 
-def client_of(args: Args, console: Console, url: str | None = None) -> Client:
-    """Not connected yet; to be used in a `with`.
+def client_of(
+    args: Args, console: Console, url: str | None = None, patience: float = TIMEOUT
+) -> Client:
+    """Not connected yet; to be used in a `with`.  `patience`: how long it waits if nobody says so.
 
     Raises:
         UsageError: it is no URL.
@@ -34,7 +36,7 @@ def client_of(args: Args, console: Console, url: str | None = None) -> Client:
                 "where it is with --url or DUCKROW_URL"
             )
         url = url_of(own)
-    timeout = TIMEOUT if args.timeout is None else args.timeout
+    timeout = patience if args.timeout is None else args.timeout
     token = console.environ.get("DUCKROW_TOKEN", "")
     try:
         return duckrow.connect(url, name="duckrow", timeout=timeout, token=token)

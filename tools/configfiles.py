@@ -56,12 +56,15 @@ def loaded(
 
     Raises:
         NotFound: the file that was named is not there.
-        UsageError: --set without a value.
+        UsageError: a flag says what cannot be.
     """
     path = found(args.config, environ)
     text = "" if path is None else path.read_text("utf-8")
     said = {**dict(_settings(args.set or ())), **(flags or {})}
-    return load(text=text, path=str(path), environ=environ, flags=said)
+    state = load(text=text, path=str(path), environ=environ, flags=said)
+    if state.misused:
+        raise UsageError("; ".join(state.misused))
+    return state
 
 
 def _settings(pairs: Sequence[str]) -> Iterator[tuple[str, tuple[object, str]]]:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
 import pytest
 
-from duckrow.node import errors, requests
+from duckrow.node import addresses, asks, codec, cursors, errors, names, requests, units
+from duckrow.node.clientcalls import ReceiptName, Receipts
 from duckrow.node.effects import Code, Reason, Result, detail_of, named, wording
-from duckrow.node.errors import Conflict, Corrupt, Damaged, DuckrowError, LimitExceeded, NoQuorum
+from duckrow.node.errors import (
+    Conflict,
+    Corrupt,
+    Damaged,
+    DuckrowError,
+    LimitExceeded,
+    NoQuorum,
+    Refused,
+)
 from duckrow.node.outcomes import error_of
 
 FAILED = [code for code in Code if code not in (Code.ORDERED, Code.WAITING, Code.STAGED)]
@@ -66,6 +78,35 @@ def test_an_error_is_the_same_at_the_other_end_and_in_another_process(
         assert {name: getattr(other, name) for name in kind.told} == {
             name: getattr(error, name) for name in kind.told
         }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "values"),
+    [
+        (lambda: names.check_topic_name("a b"), {"topic": "a b", "characters": 3, "limit": 128}),
+        (lambda: asks.check_wait("soon"), {"wait": "soon"}),
+        (
+            lambda: asks.pull("t", 0, None, 0, 1, 0, 0, None),
+            {"what": "limit", "value": 0, "least": 1},
+        ),
+        (lambda: cursors.check(-1), {"after": -1}),
+        (lambda: cursors.read(datetime(2026, 1, 2)), {"after": "2026-01-02T00:00:00"}),
+        (lambda: cursors.read("soon"), {"after": "'soon'"}),
+        (lambda: codec.unpack(9, b""), {"codec": 9}),
+        (lambda: ReceiptName.parse("no receipt"), {"receipt": "no receipt"}),
+        (lambda: Receipts([]).first, {"runs": 0}),
+        (lambda: units.read_share("many"), {"value": "many"}),
+        (lambda: units.read_size("many"), {"value": "many"}),
+        (lambda: addresses.read_url("http://x"), {"url": "http://x"}),
+    ],
+)
+def test_a_refused_argument_has_its_values_for_programs(
+    wrong: Callable[[], Any], values: dict[str, object]
+) -> None:
+    with pytest.raises(Refused) as caught:
+        wrong()
+
+    assert caught.value.values() == values
 
 
 def test_an_error_of_a_newer_node_is_a_plain_one() -> None:

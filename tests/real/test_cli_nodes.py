@@ -265,8 +265,9 @@ def test_doctor_finds_nothing_bad(sh: Shell, tmp_path: Path) -> None:
     assert {row["check"] for row in done.rows} >= {"program", "configuration", "data", "node"}
 
 
-def test_doctor_tells_what_is_bad(sh: Shell) -> None:
-    done = sh("doctor --set node.name=3 --set nod.name=4")
+def test_doctor_tells_what_is_bad(sh: Shell, tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_text("[node]\nname = 3\n[nod]\nname = 4\n")
+    done = sh(f"doctor --config {tmp_path}/wrong.toml")
 
     assert done.code == 1
     assert '"bad"' in done.text
