@@ -174,8 +174,12 @@ class Following:
         self._topic_id = found.topic_id or self._topic_id
 
 
-def topics() -> Wish[list[str]]:
-    return Wish(lambda core: core.ask(Verb.TOPICS), lambda fields: [row[0] for row in fields[0]])
+def topics(after: str = "") -> Wish[tuple[list[str], bool]]:
+    """A page of the names behind that one, and whether others follow."""
+    return Wish(
+        lambda core: core.ask(Verb.TOPICS, after),
+        lambda fields: ([row[0] for row in fields[0]], bool(fields[1])),
+    )
 
 
 def topic(name: str) -> Wish[TopicInfo]:
@@ -248,8 +252,12 @@ def members(what: str, asked: dict[str, Any]) -> Wish[dict[str, Any]]:
     )
 
 
-def clients() -> Wish[list[dict[str, Any]]]:
-    return Wish(lambda core: core.ask(Verb.CLIENTS), lambda fields: list(fields[0]))
+def clients(after: int = 0) -> Wish[tuple[list[dict[str, Any]], bool]]:
+    """A page of the sessions behind the one with that id, and whether others follow."""
+    return Wish(
+        lambda core: core.ask(Verb.CLIENTS, after),
+        lambda fields: (list(fields[0]), bool(fields[1])),
+    )
 
 
 def _order(make: Callable[[makers.Turn], Any]) -> Wish[None]:

@@ -218,7 +218,11 @@ class AsyncClient(ABC):
 
     async def topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        return await self._do(asks.topics())
+        found, more = await self._do(asks.topics())
+        while more:
+            page, more = await self._do(asks.topics(found[-1]))
+            found += page
+        return found
 
     async def topic(self, name: str) -> TopicInfo:
         """What it is and holds.
@@ -292,7 +296,11 @@ class AsyncClient(ABC):
 
     async def clients(self) -> list[dict[str, Any]]:
         """All sessions of the node."""
-        return await self._do(asks.clients())
+        found, more = await self._do(asks.clients())
+        while more:
+            page, more = await self._do(asks.clients(found[-1]["id"]))
+            found += page
+        return found
 
     # -- calls ------------------------------------------------------------------------------------------
 

@@ -229,7 +229,11 @@ class Client:
 
     def topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        return self._do(asks.topics())
+        found, more = self._do(asks.topics())
+        while more:
+            page, more = self._do(asks.topics(found[-1]))
+            found += page
+        return found
 
     def topic(self, name: str) -> TopicInfo:
         """What it is and holds.
@@ -303,7 +307,11 @@ class Client:
 
     def clients(self) -> list[dict[str, Any]]:
         """All sessions of the node."""
-        return self._do(asks.clients())
+        found, more = self._do(asks.clients())
+        while more:
+            page, more = self._do(asks.clients(found[-1]["id"]))
+            found += page
+        return found
 
     def close(self, timeout: float | None = None) -> None:
         """Waits for what was produced with `wait="none"`, and hangs up.

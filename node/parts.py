@@ -138,9 +138,9 @@ def cut(
             sums = range(each, each * len(lengths) + 1, each)
         else:
             sums = [*accumulate(lengths)]
-            if sums[-1] + _ENTRY_BYTES * len(sums) > BATCH_BYTES:
-                room = BATCH_BYTES - _ENTRY_BYTES * len(sums)
-                del sums[max(1, bisect_right(sums, room)) :]
+        if sums[-1] + _ENTRY_BYTES * len(sums) > BATCH_BYTES:
+            room = BATCH_BYTES - _ENTRY_BYTES * len(sums)
+            sums = sums[: max(1, bisect_right(sums, room))]
         if sums[-1] > ENTRY_BYTES_MAX:  # a single one, since several fit a batch
             raise LimitExceeded("the size of an entry in bytes", sums[-1], ENTRY_BYTES_MAX)
         hi = lo + len(sums)

@@ -15,6 +15,7 @@ import trio.testing
 import duckrow
 from duckrow.node.asyncclient import AsyncClient
 from duckrow.node.blocking import Client
+from duckrow.node.overview import CLIENTS_PAGE, PAGE
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,30 @@ def test_what_was_produced_is_pulled(node: duckrow.Node, run: Callable[..., None
         with pytest.raises(duckrow.NotFound):
             await row.topic(topic)
         assert (await row.create_topic(topic)).partitions[0].last == 0
+
+    run(node.url, use)
+
+
+@BOTH
+def test_all_topics_and_sessions_are_told_however_many_there_are(
+    node: duckrow.Node, run: Callable[..., None]
+) -> None:
+    names = [f"many-{run.__name__}-{i:03}" for i in range(PAGE + 1)]
+    for name in names:
+        node.client.produce(name, b"v", wait="none")
+    node.client.flush()
+
+    async def use(row: AsyncClient) -> None:
+        others = [duckrow.connect(node.url) for _ in range(CLIENTS_PAGE)]
+        for other in others:
+            other.barrier()
+        topics, sessions = await row.topics(), await row.clients()
+        for other in others:
+            other.close()
+
+        assert [name for name in topics if name in names] == names
+        assert topics == sorted(topics) == node.client.topics()
+        assert len({each["id"] for each in sessions}) == len(sessions) > CLIENTS_PAGE
 
     run(node.url, use)
 
