@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import trio
 
 from .addresses import Address, Tcp
-from .asyncclient import RECEIVE_BYTES, AsyncClient
+from .asyncclient import AsyncClient
+from .asyncline import RECEIVE_BYTES
 from .backoff import Backoff
 from .clientcalls import Call
 from .env import Buffer, Env

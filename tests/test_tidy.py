@@ -22,7 +22,7 @@ SHELLS = {
     "node/alone.py": {"trio"},
     "node/archiveplace.py": {"os"},
     "node/archivereading.py": {"threading"},
-    "node/asyncclient.py": {"os", "time"},
+    "node/asyncline.py": {"os", "time"},
     "node/timekeeping.py": {"trio"},
     "node/trioclient.py": {"trio"},
     "node/dialling.py": {"socket"},

@@ -31,7 +31,7 @@ REAL = {
     "dialling.py",
     "blocking.py",
     "blockingline.py",
-    "asyncclient.py",
+    "asyncline.py",
     "aioclient.py",
     "archiveplace.py",
     "archivereading.py",

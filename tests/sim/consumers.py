@@ -10,7 +10,7 @@ from math import inf
 import trio
 
 from duckrow.cluster.history import FAIL, INFO, OK, Pull
-from duckrow.node.asyncclient import Follow
+from duckrow.node.asyncfollow import Follow
 from duckrow.node.cursors import Cursor
 from duckrow.node.entries import Entries, Entry
 from duckrow.node.env import Env
