@@ -50,16 +50,31 @@ def draw(path: str, measured: Sequence[Samples]) -> None:
     figure_of(measured).savefig(path)
 
 
-def figure_of(measured: Sequence[Samples]) -> Figure:
-    from matplotlib.figure import Figure
+def draw_cases(path: str, found: Sequence[Fields]) -> None:
+    """Percentiles of cases that were measured elsewhere: rows as those of `summary`."""
+    figure_of_cases(found).savefig(path)
 
-    figure = Figure(figsize=(9, 5), dpi=120, layout="constrained")
-    if len(measured) == 1:
-        _one(figure, measured[0])
-    else:
-        _several(figure, [summary(each) for each in measured])
+
+def figure_of(measured: Sequence[Samples]) -> Figure:
+    if len(measured) > 1:
+        return figure_of_cases([summary(each) for each in measured])
+    figure = _blank()
+    _one(figure, measured[0])
     figure.legend(loc="outside lower center", ncols=3, fontsize="small")
     return figure
+
+
+def figure_of_cases(found: Sequence[Fields]) -> Figure:
+    figure = _blank()
+    _several(figure, found)
+    figure.legend(loc="outside lower center", ncols=3, fontsize="small")
+    return figure
+
+
+def _blank() -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(9, 5), dpi=120, layout="constrained")
 
 
 def _one(figure: Figure, samples: Samples) -> None:

@@ -9,7 +9,10 @@ from pyspark.sql import SparkSession
 
 import duckrow
 from clikit import duckrow as command
+from duckrow.tools import samplefiles
 from duckrow.tools.cli import commands
+from duckrow.tools.roundtrips import rows
+from spark.test_reports import trips
 
 # The session begins in the first of them, and a machine may be busy.
 pytestmark = pytest.mark.timeout(600)
@@ -24,6 +27,7 @@ def test_an_example_of_the_help_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     node.client.produce_many("rides", ["7 km", "2 km", "11 km"], keys=["bus", "tram", "bus"])
+    samplefiles.record(node.client, "trips", [*rows(trips("a1", 2, "chain", 10, count=5))])
 
     done = command(example.removeprefix("duckrow "), environ={"DUCKROW_URL": node.url})
 
