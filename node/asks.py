@@ -9,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from . import cursors, makers
+from . import cursors, makers, policies
 from .clientcalls import Call, Receipt, ReceiptName, Receipts
 from .clientcore import ClientCore
 from .columns import HeadersLike
 from .entries import Entries
-from .errors import LimitExceeded, Refused
-from .limits import MIB, PULL_BYTES_MAX
+from .errors import Refused
+from .limits import MIB, NUMBER_LIMIT, PULL_BYTES_MAX
 from .names import check_topic_name
 from .parts import Text
 from .requests import Ask, Verb
-from .topicinfo import Pin, Pinned, TopicInfo, in_row
+from .topicinfo import Pin, Pinned, TopicInfo, in_row, is_number
 
 TIMEOUT: Final = 10.0  # seconds, of a call
 PULL_ENTRIES: Final = 1_000
 PULL_BYTES: Final = 1 * MIB
 FOLLOW_ENTRIES: Final = 65_536  # of one answer; its bytes are the limit that counts
+WAIT_SECONDS_MAX: Final = 1e9  # thirty years: more than that no clock here adds to its time
 FOLLOW_SECONDS: Final = 30.0  # then an idle follow asks again
 
 _WAITS: Final = ("ordered", "accepted", "none")
@@ -127,17 +128,13 @@ def pull(
     kept: bool = False,
 ) -> Wish[Entries]:
     check_topic_name(topic)  # it would be empty for ever
-    if max_bytes > PULL_BYTES_MAX:
-        raise LimitExceeded("max_bytes of a pull", max_bytes, PULL_BYTES_MAX)
-    for name, number, least in (
-        ("limit", limit, 1),
-        ("max_bytes", max_bytes, 1),
-        ("wait", wait, 0),
-    ):
-        if number < least:
-            text = f"{name}={number}: it is {least} or more"
-            raise Refused(text, what=name, value=number, least=least)
-    where = cursors.read(after)
+    makers.check_whole("limit of a pull", limit, 1)
+    makers.check_whole("max_bytes of a pull", max_bytes, 1, PULL_BYTES_MAX)
+    makers.check_whole("the partition", 0 if partition is None else partition)
+    makers.check_whole("topic_id", topic_id)
+    if not wait >= 0:  # nor is it "not a number"
+        raise Refused(f"wait={wait}: it is 0 or more", what="wait", value=wait, least=0)
+    wait, where = min(wait, WAIT_SECONDS_MAX), cursors.read(after)
     ask = Ask(topic, where, partition, topic_id, limit, max_bytes, int(wait * 1e6))
     return Wish(lambda core: core.pull(ask, kept=kept), timeout=timeout, wait=wait)
 
@@ -206,11 +203,13 @@ def unpin(pin: Pin | None, safe: int, place: str, trouble: str, archive: str) ->
 
 
 def create_topic(name: str, policy: dict[str, Any]) -> Wish[None]:
-    return _order(lambda turn: makers.create(turn, name, in_row(policy)))
+    values = _checked(policy)
+    return _order(lambda turn: makers.create(turn, name, values))
 
 
 def set_topic(name: str, policy: dict[str, Any]) -> Wish[None]:
-    return _order(lambda turn: makers.configure(turn, name, in_row(policy)))
+    values = _checked(policy)
+    return _order(lambda turn: makers.configure(turn, name, values))
 
 
 def delete_topic(name: str) -> Wish[None]:
@@ -241,6 +240,7 @@ def status() -> Wish[dict[str, Any]]:
 
 
 def digest(position: int) -> Wish[bytes]:
+    makers.check_whole("the position", position)
     return Wish(lambda core: core.ask(Verb.DIGEST, position), lambda fields: bytes(fields[0]))
 
 
@@ -262,3 +262,22 @@ def clients(after: int = 0) -> Wish[tuple[list[dict[str, Any]], bool]]:
 
 def _order(make: Callable[[makers.Turn], Any]) -> Wish[None]:
     return Wish(lambda core: core.order(make), lambda _result: None)
+
+
+def _checked(policy: dict[str, Any]) -> dict[str, Any]:
+    """A policy as the row has it.  The row would say which field cannot be, and no more.
+
+    Raises:
+        Refused: it cannot be; says what can.
+    """
+    age = policy.get("max_age")
+    if age is not None and not (is_number(age) and 0 <= age < NUMBER_LIMIT / 1e6):
+        raise Refused(
+            f"max_age is {age!r:.60}, and it has to be a number of seconds", policy="max_age"
+        )
+    values = in_row(policy)
+    try:
+        policies.changed(policies.DEFAULT, values)
+    except policies.Unfit as unfit:
+        raise Refused(str(unfit), **unfit.values()) from None
+    return values

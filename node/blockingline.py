@@ -27,6 +27,7 @@ from itertools import islice
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from .addresses import Address
+from .asks import WAIT_SECONDS_MAX
 from .backoff import Backoff
 from .clientcalls import Call
 from .clientcore import ClientCore
@@ -154,7 +155,7 @@ class Line:
             return self._core.unsent_bytes
 
     def deadline(self, seconds: float) -> float:
-        return time.monotonic() + seconds
+        return time.monotonic() + min(seconds, WAIT_SECONDS_MAX)  # a lock takes no more
 
     def close(self) -> None:
         if self.process != os.getpid():

@@ -21,6 +21,7 @@ from typing import Final
 import attrs
 
 from .errors import Refused
+from .limits import NUMBER_LIMIT
 from .numbers import Numbers
 
 Spans = Mapping[int, tuple[int, int]]  # partition: first and last number there are
@@ -51,6 +52,7 @@ LAST: Final = Last.LAST
 FIRST: Final = Cursor()
 After = int | Cursor | Back | Last
 
+_LEAST: Final = 1 - NUMBER_LIMIT  # the last k
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -67,7 +69,7 @@ def read(after: object) -> After:
             return after
         case bool():
             pass
-        case int():
+        case int() if _LEAST <= after < NUMBER_LIMIT:
             return after if after >= 0 else Back(-after)
         case "first":
             return FIRST
@@ -78,7 +80,7 @@ def read(after: object) -> After:
         case datetime():
             text = f"pull after {after}: a time needs its zone, as in datetime.now(UTC)"
             raise Refused(text, after=after.isoformat())
-        case Mapping() if all(type(n) is int for pair in after.items() for n in pair):
+        case Mapping() if all(map(_is_number, (n for pair in after.items() for n in pair))):
             return Cursor(dict(after))
     raise Refused(
         f"pull after {after!r:.60}: it is a number, 'first', 'last', a time, or {{partition: number}}",
@@ -98,6 +100,10 @@ def check(after: After) -> None:
     if isinstance(after, Cursor) and min((*after.done.values(), after.since)) < 0:
         text = f"a cursor at {dict(after.done)} since {after.since}: numbers are 0 or more"
         raise Refused(text, lowest=min((*after.done.values(), after.since)))
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value < NUMBER_LIMIT
 
 
 def without_topic(after: After) -> After:

@@ -73,7 +73,7 @@ def produce(
             text = f"{len(ids):,} ids were given for {count:,} entries: one each, or none"
             raise Refused(text, ids=len(ids), entries=count)
         for each in ids:
-            _within("the length of an id in bytes", len(each), 1, ID_BYTES_MAX)
+            check_whole("the length of an id in bytes", len(each), 1, ID_BYTES_MAX)
         ids = list(ids)
     if expect_last is not None:
         _number("expect_last", expect_last)
@@ -236,11 +236,11 @@ def _check_batch(
     key_hashes: bytes | None,
 ) -> None:
     check_topic_name(topic)
-    _within("the number of entries in a batch", count, 1, BATCH_ENTRIES_MAX)
+    check_whole("the number of entries in a batch", count, 1, BATCH_ENTRIES_MAX)
     _at_most("the size of a batch in bytes", len(body), BATCH_BYTES_MAX)
-    _within("the number of partitions", partitions, 1, PARTITIONS_MAX)
+    check_whole("the number of partitions", partitions, 1, PARTITIONS_MAX)
     _partition(partition)  # the topic may have more than the client knows
-    _within("the codec", codec, 0, CODEC_MAX)
+    check_whole("the codec", codec, 0, CODEC_MAX)
     if key_hashes is not None:
         _at_most("the number of entries in a batch with keys", count, KEYED_ENTRIES_MAX)
         if len(key_hashes) != 4 * count:
@@ -252,17 +252,17 @@ def _check_batch(
 
 
 def _check_writer(writer: bytes, batch: int) -> None:
-    _within("the length of a writer's name in bytes", len(writer), 1, WRITER_BYTES_MAX)
+    check_whole("the length of a writer's name in bytes", len(writer), 1, WRITER_BYTES_MAX)
     _number("a writer's batch", batch)
 
 
 def _partition(partition: int) -> int:
-    _within("the partition", partition, 0, PARTITIONS_MAX - 1)
+    check_whole("the partition", partition, 0, PARTITIONS_MAX - 1)
     return partition
 
 
 def _number(what: str, value: int) -> int:
-    _within(what, value, 0, NUMBER_LIMIT - 1)
+    check_whole(what, value)
     return value
 
 
@@ -271,7 +271,14 @@ def _at_most(what: str, value: int, limit: int) -> None:
         raise LimitExceeded(what, value, limit)
 
 
-def _within(what: str, value: int, least: int, most: int) -> None:
+def check_whole(what: str, value: int, least: int = 0, most: int = NUMBER_LIMIT - 1) -> None:
+    """What does not fit a head would end the connection that it goes over.
+
+    Raises:
+        Refused, TypeError: it is no such number.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{what} is a whole number, and not {value!r:.60}")
     if value < least:
         text = f"{what} is {value:,}, and the least is {least:,}"
         raise Refused(text, what=what, value=value, least=least)

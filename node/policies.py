@@ -27,7 +27,7 @@ import enum
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from .effects import Reason
+from .effects import Reason, named
 from .errors import Refused
 from .limits import NUMBER_LIMIT, PARTITIONS_MAX
 
@@ -67,7 +67,7 @@ class Unfit(Refused):
     """Raised when a field of a map of policies or settings cannot be; `field` counts from 1."""
 
     def __init__(self, reason: Reason, field: int, text: str) -> None:
-        super().__init__(text)
+        super().__init__(text, reason=named(reason), field=field)
         self.reason, self.field = reason, field
 
 

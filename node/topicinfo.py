@@ -71,14 +71,14 @@ class TopicInfo(NamedTuple):
 def in_row(policy: Mapping[str, Any]) -> dict[str, Any]:
     """As the row has it: users say seconds, and there they are microseconds."""
     return {
-        key: round(value * _SECOND) if key in _SECONDS and _is_number(value) else value
+        key: round(value * _SECOND) if key in _SECONDS and is_number(value) else value
         for key, value in policy.items()
     }
 
 
 def _out(key: str, value: Any) -> Any:
-    return value / _SECOND if key in _SECONDS and _is_number(value) else value
+    return value / _SECOND if key in _SECONDS and is_number(value) else value
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

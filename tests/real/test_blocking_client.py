@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import subprocess
 import sys
@@ -189,6 +190,21 @@ def test_a_thread_sends_much_while_another_waits_for_long(node: duckrow.Node) ->
     waiting.join()
 
     assert receipts.count == 2_000
+
+
+def test_a_thread_may_wait_for_ever_while_another_receives(node: duckrow.Node) -> None:
+    with duckrow.connect(node.url, name="shared") as row:
+        reader = threading.Thread(target=row.pull, args=("quiet",), kwargs={"wait": SECONDS})
+        reader.start()
+        while not any(
+            each["reading"] for each in node.client.clients() if each["name"] == "shared"
+        ):
+            pass
+        receipt = row.produce("t", "x", timeout=math.inf)
+        row.produce("quiet", "x")
+        reader.join()
+
+    assert receipt.number
 
 
 def test_a_client_that_is_closed_lets_the_others_go(node: duckrow.Node) -> None:
