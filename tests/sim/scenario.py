@@ -235,6 +235,7 @@ class _Run:
         await trio.sleep(0.5)
         await self._squeeze()
         fate.calm()
+        await self._wait_open()
         began = max(trio.current_time(), self.world.net.settled_at) + 1.0
         self.seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
@@ -265,8 +266,7 @@ class _Run:
         host = self.world.hosts[NODE]
         if host.alive and (self.seen.ended or self.world.rng("end").random() < 0.5):
             self.stop()
-            segments = 0 if self.node is None else len(self.node.row.store.segments())
-            with trio.move_on_after(END_SECONDS + segments * SYNCS * self.plan.sync_seconds):
+            with trio.move_on_after(END_SECONDS + self._sync_seconds()):
                 while host.alive:
                     await trio.sleep(0.1)
         if host.alive:
@@ -275,10 +275,15 @@ class _Run:
             self.world.kill(NODE)
 
     async def _wait_open(self) -> None:
-        """A start after a kill reads what no index knows yet: thousands of small segments."""
-        with trio.move_on_after(END_SECONDS):
+        """A start after a kill reads and syncs what no index knows yet: thousands of small segments."""
+        with trio.move_on_after(END_SECONDS + self._sync_seconds()):
             while not self._open and self.world.hosts[NODE].alive:
                 await trio.sleep(0.1)
+
+    def _sync_seconds(self) -> float:
+        """Of all segments, one after the other."""
+        segments = 0 if self.node is None else len(self.node.row.store.segments())
+        return segments * SYNCS * self.plan.sync_seconds
 
     async def _squeeze(self) -> None:
         """The disk runs full, and nobody makes it larger: who prunes gets the space back."""
