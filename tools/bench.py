@@ -41,7 +41,7 @@ from . import (
     bench_volume,
     bench_waking,
 )
-from .bench_figures import Figure, Group, NoRoomError, Settings, machine, number
+from .bench_figures import Figure, Group, NoRoomError, Settings, machine, number, pace
 
 GROUPS = (
     Group("append", "batches of 1,000 x 100 B, level write", bench_append.append),
@@ -95,9 +95,12 @@ def main(arguments: list[str] | None = None) -> int:
         for number_, group in enumerate(wanted, 1):
             table.begin(group, f"{number_} of {len(wanted)}")
             try:
+                at = pace()
+                table.say(f"  a turn of a plain loop takes {at:.0f} ns")
                 for figure in run(group, Path(folder), options.entries, options.size, table):
                     table.row(figure)
-                    results.append({"group": group.name, **figure.as_json()})
+                    about = {"group": group.name, "loop_ns": round(at, 1)}
+                    results.append({**about, **figure.as_json()})
             except NoRoomError as error:
                 table.say(f"{group.name}: left out: {error}")
                 results.append({"group": group.name, "left_out": str(error)})
