@@ -87,7 +87,7 @@ def test_an_error_is_the_same_at_the_other_end_and_in_another_process(
         (lambda: asks.check_wait("soon"), {"wait": "soon"}),
         (
             lambda: asks.pull("t", 0, None, 0, 1, 0, 0, None),
-            {"what": "limit", "value": 0, "least": 1},
+            {"what": "limit of a pull", "value": 0, "least": 1},
         ),
         (lambda: cursors.check(-1), {"after": -1}),
         (lambda: cursors.read(datetime(2026, 1, 2)), {"after": "2026-01-02T00:00:00"}),
