@@ -323,7 +323,12 @@ def write_headers(headers: HeadersLike) -> bytes:
         raise LimitExceeded("the number of headers of an entry", len(flat) // 2, HEADERS_MAX)
     if not _are_headers(flat):
         raise Refused("an entry's headers are pairs of a name, which is text, and a value, bytes")
-    raw = cbor.dumps(flat)
+    try:
+        raw = cbor.dumps(flat)
+    except (
+        UnicodeEncodeError
+    ) as error:  # half of a pair, or a byte of a command line that is no text
+        raise Refused(f"the name of a header is no text: {error.object!r:.60}") from error
     if len(raw) > HEAD_BYTES_MAX:
         raise LimitExceeded("the size of an entry's headers in bytes", len(raw), HEAD_BYTES_MAX)
     return raw

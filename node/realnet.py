@@ -281,6 +281,9 @@ def _listen_unix(path: Path) -> Iterator[trio.SocketListener]:
                 if error.errno != errno.EADDRINUSE:
                     text = f"nobody can listen at {path}: {error.strerror}"
                     raise OSError(error.errno, text) from None
+                if not stat.S_ISSOCK(path.lstat().st_mode):  # not ours to remove
+                    text = f"nobody can listen at {path}: a file is there, which is no socket"
+                    raise OSError(errno.EADDRINUSE, text) from None
                 if _answers(path):
                     text = f"{path} is in use: another process listens there"
                     raise OSError(errno.EADDRINUSE, text) from None
@@ -315,8 +318,6 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _answers(path: Path) -> bool:
-    if not stat.S_ISSOCK(path.lstat().st_mode):
-        return True  # not ours to remove
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .command import DONE, FAILED, Args, Command, option
-from .configfiles import OPTIONS, loaded
+from .configfiles import OPTIONS, loaded, text_of
 from .console import Console
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def member_of(config: Config) -> tuple[ClusterFile, Peer]:
     path = Path(config.node.cluster).expanduser()
     if not path.is_file():
         raise NotFound(f"there is no cluster file {path}")
-    cluster = read_cluster(path.read_text("utf-8"), str(path))
+    cluster = read_cluster(text_of(path), str(path))
     return cluster, cluster.named(config.node.name or socket.gethostname())
 
 

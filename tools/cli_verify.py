@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .clients import client_of
 from .command import DONE, FAILED, Args, Command, option
+from .configfiles import text_of
 from .console import Console
 from .output import output_of
 
@@ -53,7 +54,7 @@ def each_of(args: Args, console: Console) -> Sequence[str | None]:
     from duckrow.node.errors import Refused
 
     if args.cluster:
-        cluster = read_cluster(Path(args.cluster).read_text("utf-8"), args.cluster)
+        cluster = read_cluster(text_of(Path(args.cluster)), args.cluster)
         urls = [peer.url for peer in cluster.peers.values() if peer.url]
         if not urls:
             raise Refused(f"{args.cluster} names no url of a member: say where clients find them")

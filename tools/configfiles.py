@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from duckrow.node.configtext import Loaded, load
-from duckrow.node.errors import NotFound
+from duckrow.node.errors import NotFound, Refused
 
 from .command import Args, Option, UsageError, option
 
@@ -41,6 +41,21 @@ def found(named: str | None, environ: Mapping[str, str]) -> Path | None:
     return next((path for path in places(environ) if path.is_file()), None)
 
 
+def text_of(path: Path) -> str:
+    """
+    Raises:
+        Refused: it is no text.
+    """
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(
+            f"{path}: byte {error.start} is not UTF-8: save it as such",
+            file=str(path),
+            byte=error.start,
+        ) from error
+
+
 def places(environ: Mapping[str, str]) -> Iterator[Path]:
     yield Path(NAME)
     if home := environ.get("XDG_CONFIG_HOME") or environ.get("HOME"):
@@ -59,7 +74,7 @@ def loaded(
         UsageError: a flag says what cannot be.
     """
     path = found(args.config, environ)
-    text = "" if path is None else path.read_text("utf-8")
+    text = "" if path is None else text_of(path)
     said = {**dict(_settings(args.set or ())), **(flags or {})}
     state = load(text=text, path=str(path), environ=environ, flags=said)
     if state.misused:

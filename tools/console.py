@@ -34,6 +34,7 @@ class Console:
 
     @classmethod
     def of_the_process(cls) -> Console:
+        _open_what_is_closed()
         out: Any = sys.stdout.buffer
         if isinstance(
             out, io.RawIOBase
@@ -127,3 +128,17 @@ def progress_line(verb: str, done: int, total: int | None, seconds: float) -> st
     part = min(done / total, 1.0)
     bar = ("=" * round(part * _BAR)).ljust(_BAR)
     return f"{verb} {done:,} of {total:,}  [{bar}]  {part:4.0%}  {rate}"
+
+
+def _open_what_is_closed() -> None:
+    """Whoever started us may have closed stdin, stdout or stderr.  Without this the next file or socket
+    would get its number, and what is printed, by whatever part of the program, would go there.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace"))

@@ -211,6 +211,12 @@ def test_columns_that_say_nothing_are_left_out() -> None:
     assert cut(decode(encode([b"a", b"b"], [None, b"k"])), 0, 1) == encode([b"a"])
 
 
+def test_a_header_whose_name_is_no_text_is_refused() -> None:
+    """As of a command line that was not written in UTF-8."""
+    with pytest.raises(Refused, match=r"the name of a header is no text: 'h\\udcff'"):
+        encode([b""], None, [{"h\udcff": b"v"}])
+
+
 def test_headers_may_repeat_a_name_and_keep_their_order() -> None:
     pairs = (("b", b"1"), ("a", b"2"), ("b", b"3"))
 

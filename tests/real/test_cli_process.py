@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -104,6 +105,38 @@ def test_killed_it_has_everything_that_was_answered_when_it_is_back(tmp_path: Pa
         assert [entry.value for entry in client.pull("rides")] == (
             [b"%d" % number for number in range(1000)]
         )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_whose_streams_are_closed_does_its_work(tmp_path: Path, closed: str) -> None:
+    words = " ".join([*PROGRAM, "produce", "rides", "one", closed])
+    with node(tmp_path) as running, library.connect(running.url) as client:
+        done = subprocess.run(
+            ["sh", "-c", words], cwd=tmp_path, env=environ(tmp_path), check=False, timeout=60
+        )
+        assert done.returncode == 0
+        assert [entry.value for entry in client.pull("rides")] == [b"one"]
+
+
+def test_no_file_of_a_node_takes_the_place_of_a_stream_that_is_closed(tmp_path: Path) -> None:
+    words = " ".join(["exec", *PROGRAM, "node --data data --listen unix: <&- >&- 2>&-"])
+    with subprocess.Popen(["sh", "-c", words], cwd=tmp_path, env=environ(tmp_path)) as process:
+        try:
+            with library.connect(f"duck+unix://{tmp_path}/duckrow.sock", timeout=60) as client:
+                client.produce("rides", b"one")
+            streams = [Path(f"/proc/{process.pid}/fd/{fd}").readlink() for fd in range(3)]
+        finally:
+            process.kill()
+
+    assert streams == [Path(os.devnull)] * 3
+
+
+def test_a_configuration_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"[node]\n\xff")
+    done = command(tmp_path, ["config", "show", "--config", "bad.toml"])
+
+    assert done.returncode == 1
+    assert done.stderr == "duckrow: bad.toml: byte 7 is not UTF-8: save it as such\n"
 
 
 def test_what_is_no_url_is_a_wrong_use(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     running = Daemon(tmp_path)
 
     assert running.end() == 1
+    assert "a file is there, which is no socket" in running.said[-1]
     assert (tmp_path / "node.sock").read_text() == "mine"
 
 
