@@ -196,6 +196,27 @@ RARE = [
         "    if False:",
     ),
     (
+        "credit_counted_twice",
+        "a client that follows is sent no more than it has asked for",
+        "node/reads.py",
+        "            read.credit += credit\n",
+        "            read.credit += 2 * credit\n",
+    ),
+    (
+        "credit_runs_over",
+        "a client that follows is sent nothing when its credit is used up",
+        "node/reads.py",
+        "            while read.credit <= 0:",
+        "            while read.credit < 0:",
+    ),
+    (
+        "deleted_in_silence",
+        "who waits for a topic is told that it was deleted",
+        "node/keeper.py",
+        "            elif isinstance(effect, Created | Deleted):",
+        "            elif isinstance(effect, Created):",
+    ),
+    (
         "ids_share_a_number",
         "who gives ids again is told the number of each entry",
         "node/ids.py",

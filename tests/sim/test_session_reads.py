@@ -15,7 +15,7 @@ from duckrow.node.reading import Pull
 from duckrow.node.requests import Ask, Outcome, Verb
 from duckrow.node.session import Session
 
-from .wire import There, Wire, serve
+from .wire import PID, There, Wire, serve
 
 
 def test_answers_come_in_the_order_in_which_they_are_known() -> None:
@@ -164,9 +164,7 @@ def test_a_follow_sends_what_comes_until_its_credit_is_used_up() -> None:
         await other.produce(b"1")
         await other.produce(b"2")
         assert await followed(wire, 1) == [1]
-        with trio.move_on_after(10) as scope:
-            await wire.answer()
-        assert scope.cancelled_caught, "more than the credit was sent"
+        await nothing_comes(wire)
         await wire.send(Verb.CREDIT, follow, MIB)
         assert await followed(wire, 1) == [2]
         await other.produce(b"3")
@@ -176,6 +174,50 @@ def test_a_follow_sends_what_comes_until_its_credit_is_used_up() -> None:
         assert there.keeper.waiters.statistics().waiting == 0
 
     serve(work)
+
+
+def test_a_credit_of_so_many_bytes_is_of_so_many_and_not_of_one_more() -> None:
+    """Each answer here has the same size; the one that uses the credit up is the last."""
+
+    async def work(there: There) -> None:
+        wire, other = await there.connect(), await there.connect()
+        for value in (b"1", b"2", b"3", b"4", b"5", b"6"):
+            await other.produce(value)
+        await wire.send(Verb.PULL, *Ask("t", limit=1).fields())
+        size = len((await wire.answer())[3])
+        follow = await wire.send(Verb.FOLLOW, *Ask("t", limit=1).fields(), 2 * size)
+        assert await followed(wire, 2) == [1, 2]
+        await nothing_comes(wire)
+        await wire.send(Verb.CREDIT, follow, size)
+        assert await followed(wire, 1) == [3]
+        await nothing_comes(wire)
+        await wire.send(Verb.CREDIT, follow, 2 * size)
+        assert await followed(wire, 2) == [4, 5]
+        await nothing_comes(wire)
+
+    serve(work)
+
+
+def test_who_follows_a_topic_is_told_at_once_that_it_was_deleted() -> None:
+    async def work(there: There) -> None:
+        wire, other = await there.connect(), await there.connect()
+        await other.produce(b"1")
+        await wire.send(Verb.FOLLOW, *Ask("t").fields(), MIB)
+        assert await followed(wire, 1) == [1]
+        await other.order(makers.delete(makers.Turn(PID, 1, 1), "t"))
+        with trio.fail_after(1):
+            _, code, text = await wire.failure()
+
+        assert code == "conflict"
+        assert "was deleted, and there is none now" in text
+
+    serve(work)
+
+
+async def nothing_comes(wire: Wire) -> None:
+    with trio.move_on_after(10) as scope:
+        await wire.answer()
+    assert scope.cancelled_caught, "more than the credit was sent"
 
 
 def test_what_many_followers_at_one_place_are_shown_is_found_once() -> None:
