@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from .pipeline import cli_audit, cli_latency, cli_topics
+from .pipeline import cli_audit, cli_latency, cli_metrics, cli_replay, cli_topics
 
-COMMANDS: Final = (cli_audit.COMMAND, cli_latency.COMMAND, cli_topics.COMMAND)
+COMMANDS: Final = (
+    cli_audit.COMMAND,
+    cli_latency.COMMAND,
+    cli_topics.COMMAND,
+    cli_metrics.COMMAND,
+    cli_replay.COMMAND,
+)

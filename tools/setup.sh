@@ -38,6 +38,18 @@ if ! command -v java >/dev/null; then
     fi
 fi
 
+# Jobs on Spark fill tables of PostgreSQL: tests start a server of their own.
+if ! command -v initdb >/dev/null && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "setup: installing PostgreSQL"
+        apt-get update -qq
+        # Nothing of it has to run: tests start one of their own.
+        RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null
+    else
+        echo "setup: please install PostgreSQL's server, which the tests of \`duckrow pipeline metrics\` need" >&2
+    fi
+fi
+
 # What was installed is named by what it was installed from.
 wanted=$("$python" -c 'import sys, zlib, pathlib as p; print(sys.version, p.Path.cwd(), zlib.crc32(p.Path("pyproject.toml").read_bytes()))')
 if [ -f .venv/installed ] && [ "$(cat .venv/installed)" = "$wanted" ]; then
@@ -59,5 +71,5 @@ fi
 
 echo "setup: making .venv"
 "$python" -m venv --clear .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[archive,parquet,plot,query,spark,zstd,test]'
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[archive,parquet,plot,postgres,query,spark,zstd,test]'
 printf '%s\n' "$wanted" > .venv/installed

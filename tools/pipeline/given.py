@@ -12,6 +12,8 @@ from ..console import Console
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from duckrow.node.archiveplace import Place
+
 MASTER: Final = option(
     "--master",
     default="local[*]",
@@ -33,6 +35,25 @@ def node_of(args: Args, console: Console) -> dict[str, str]:
     if token := console.environ.get("DUCKROW_TOKEN"):
         found["token"] = token
     return found
+
+
+def archive_of(args: Args, console: Console) -> Place:
+    """The one that was named, or that the node knows.
+
+    Raises:
+        NotFound: there is none.
+    """
+    from duckrow.node.errors import NotFound
+
+    from ..archivecare import reached
+
+    where = args.archive
+    if not where:
+        with client_of(args, console) as client:
+            where = client.status()["archive"]["place"]
+        if not where:
+            raise NotFound("the node knows no archive: say where it is with --archive PLACE")
+    return reached(where)
 
 
 def topics_of(args: Args, console: Console) -> list[str]:

@@ -46,7 +46,7 @@ def session(master: str) -> Iterator[SparkSession]:
     Raises:
         Refused: there is no Spark here, no Java, or no such master; or Spark refuses what is asked.
     """
-    _ready(master)
+    ready(master)
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -61,7 +61,12 @@ def session(master: str) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _ready(master: str) -> None:
+def ready(master: str) -> None:
+    """Before anything begins.
+
+    Raises:
+        Refused: see `session`.
+    """
     if not MASTERS.fullmatch(master):
         raise Refused(
             f"--master {master}: there is no such master of Spark; write local[N], spark://host:port, "
