@@ -307,7 +307,7 @@ class _Node:
 
 def _standing(status: RowStatus) -> tuple[object, ...]:
     """Without how far the row has come."""
-    return status.active, status.members, status.view, status.missing
+    return status.active, status.members, status.view, status.missing, status.witness
 
 
 def _facts(segment: Any) -> tuple[object, ...]:

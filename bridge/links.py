@@ -153,6 +153,10 @@ class Links:
             connection.sending.put(message)
             self._dirty[peer] = None
 
+    def trouble(self, peer: int) -> str:
+        """What went wrong when it was dialled last; empty: nothing, or it is for the other to dial."""
+        return self._told.get(peer, "")
+
     def waiting_bytes(self, peer: int) -> int:
         connection = self._connections.get(peer)
         return 0 if connection is None else connection.sending.bulk_bytes

@@ -188,9 +188,10 @@ class Bridge:
         self.store.check()
         standing = self.member.standing
         if standing.newest.id and not standing.active and not standing.holds_data:
+            what = "is a witness" if standing.is_witness else "has no vote"
             raise NoQuorum(
-                f"node {standing.id} has no vote in view {standing.newest.id}, so it orders nothing: "
-                "produce at another one"
+                f"{self.name_of(standing.id)} {what} in view {standing.newest.id}, so it orders "
+                "nothing: produce at another one"
             )
         if self.staging.is_full:
             raise NoQuorum("too many commands are staged on this machine, and it has no quorum")
@@ -247,6 +248,7 @@ class Bridge:
             view=standing.newest.id,
             disk=store.reserve.state,
             missing=() if standing.active else self._missing(),
+            witness=standing.is_witness,
         )
 
     def _missing(self) -> tuple[str, ...]:

@@ -100,6 +100,12 @@ class Standing:
         return voter is not None and voter.data
 
     @property
+    def is_witness(self) -> bool:
+        """A voter that keeps no row."""
+        voter = voter_of(self.newest, self.id)
+        return voter is not None and not voter.data
+
+    @property
     def may_act(self) -> bool:
         """V10, and I2: this incarnation is named in the newest view, and installed it."""
         return (

@@ -28,6 +28,7 @@ def _link(bridge: Bridge, id_: int, now: float) -> dict[str, Any]:
         "peer": bridge.name_of(id_),
         "up": neighbour is not None,
         "refused": id_ in bridge.links.refused,
+        "trouble": "" if neighbour is not None else bridge.links.trouble(id_),
         "heard": None if neighbour is None else round(now - neighbour.heard, 3),  # seconds ago
         "queued": bridge.links.waiting_bytes(id_),
         "position": None if link is None else link.position,

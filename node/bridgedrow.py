@@ -219,6 +219,10 @@ class BridgedRow:
     def missing(self) -> tuple[str, ...]:
         return self._status.missing if self._output is not None else self.status().missing
 
+    @property
+    def is_witness(self) -> bool:
+        return self._status.witness
+
     def status(self) -> RowStatus:
         if self._output is not None:
             return self._status

@@ -205,15 +205,15 @@ def welcome_of(fields: list[Any]) -> Welcome:
 
 
 def status(told: RowStatus, floor: int) -> list[Buffer]:
-    active, members, *rest, missing = told
-    return frame([int(Told.STATUS), floor, active, list(members), *rest, list(missing)])
+    active, members, *rest, missing, witness = told
+    return frame([int(Told.STATUS), floor, active, list(members), *rest, list(missing), witness])
 
 
 def status_of(fields: list[Any]) -> tuple[int, RowStatus]:
     """The floor, too."""
-    floor, active, members, position, durable, view, disk, missing = fields[:8]
-    found = RowStatus(active, tuple(members), position, durable, view, disk, tuple(missing))
-    return floor, found
+    floor, active, members, position, durable, view, disk, missing, witness = fields[:9]
+    told = RowStatus(active, tuple(members), position, durable, view, disk, tuple(missing), witness)
+    return floor, told
 
 
 # -- questions to the store ---------------------------------------------------------------------

@@ -102,6 +102,11 @@ class KeptRow(Protocol):
         """As in the status."""
         ...
 
+    @property
+    def is_witness(self) -> bool:
+        """As in the status."""
+        ...
+
     def status(self) -> RowStatus: ...
 
     def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:

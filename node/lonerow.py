@@ -52,6 +52,7 @@ COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
 class LoneRow:
     stages: Final = False
     missing: Final = ()
+    is_witness: Final = False
 
     def __init__(self, store: RowStore, disk: Disk, env: Env, id_: int) -> None:
         self.store = store

@@ -64,6 +64,7 @@ class RowStatus(NamedTuple):
     view: int
     disk: str  # "ok", "soft" or "hard": which reserve is being used
     missing: tuple[str, ...] = ()  # without these machines there is no majority, by name
+    witness: bool = False  # it votes and keeps no row
 
 
 def alone(id_: int, uuid: bytes, durability: str, status: RowStatus) -> dict[str, Any]:

@@ -187,13 +187,32 @@ class Server:
         if self.stopping:
             raise NoQuorum("this node is stopping")
 
+    def refuse_if_witness(self) -> None:
+        """
+        Raises:
+            Refused: there is nothing to be read here, ever.
+        """
+        if self.node.row.is_witness:
+            text = (
+                f"{self.options.name} is a witness, which keeps no row: pull from another machine"
+            )
+            raise Refused(text, node=self.options.name)
+
     def _why(self, missing: Sequence[str]) -> str:
         if self.node.row.broken:
             return str(self.node.row.broken)
-        return f"it does not reach {and_(missing)}" if missing else ""
+        if self.node.row.is_witness:
+            return "it is a witness: it votes, and keeps no row"
+        return self._unreached(missing) if missing else ""
 
     def no_quorum(self, missing: Sequence[str]) -> NoQuorum:
-        return NoQuorum(f"{self.options.name} can order nothing: it does not reach {and_(missing)}")
+        return NoQuorum(f"{self.options.name} can order nothing: {self._unreached(missing)}")
+
+    def _unreached(self, missing: Sequence[str]) -> str:
+        view = self.node.state.view
+        least = 1 if view is None else view.min_copies
+        copies = f", and {least} copies are the least that may be" if least > 1 else ""
+        return f"it does not reach {and_(missing)}{copies}"
 
     def _give_back(self) -> None:
         """Who waits for the order should look for it elsewhere: it is not known when it goes on here."""

@@ -239,6 +239,7 @@ class Session:
         reads, state = self._reads, self._node.state
         match verb:
             case Verb.PULL:
+                self._server.refuse_if_witness()
                 reads.pull(reference, Ask.of(fields))
             case Verb.KEPT:
                 reads.pull(reference, Ask.of(fields), kept=True)

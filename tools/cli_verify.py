@@ -55,7 +55,7 @@ def each_of(args: Args, console: Console) -> Sequence[str | None]:
 
     if args.cluster:
         cluster = read_cluster(text_of(Path(args.cluster)), args.cluster)
-        urls = [peer.url for peer in cluster.peers.values() if peer.url]
+        urls = [peer.url for peer in cluster.peers.values() if peer.url and not peer.witness]
         if not urls:
             raise Refused(f"{args.cluster} names no url of a member: say where clients find them")
         return urls
@@ -72,7 +72,7 @@ COMMANDS: Final = (
             option(
                 "--cluster",
                 metavar="FILE",
-                said="the nodes are the members of this cluster file that have a url",
+                said="the nodes are the members of this cluster file that have a url, and are no witness",
             ),
         ),
         ("duckrow verify",),

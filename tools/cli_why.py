@@ -63,13 +63,22 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
         )
     if not status.get("active", True):
         own = next((p for p in status.get("peers", ()) if p["name"] == status["node"]), None)
-        if own is not None and not own["weight"]:
+        if not status["view"]:
+            missing = ", ".join(map(str, status.get("waiting_for", ()))) or "the others"
+            why = f"the cluster is founded when all have met, and {status['node']} has not met {missing}"
+            yield Cause("node", why, "duckrow link ls")
+        elif own is not None and not own["weight"]:
             why = f"{status['node']} has no vote, so it follows the others and orders nothing"
             yield Cause("node", why, f"duckrow member add {status['node']}")
         else:
             why = status.get("why") or "it cannot order anything now"
             looks = "duckrow link ls" if status.get("waiting_for") else "duckrow doctor"
+            looks = "duckrow member ls" if own is not None and own["witness"] else looks
             yield Cause("node", f"{status['node']} takes nothing new: {why}", looks)
+    for link in status.get("links", ()):
+        if not link["up"] and link.get("trouble"):
+            why = f"{status['node']} has no link with {link['peer']}: {link['trouble']}"
+            yield Cause("link", why, "duckrow link ls")
     for damage in status.get("damaged", ()):
         yield Cause("row", damage, "duckrow link ls")
     if not status.get("active", True):
@@ -78,13 +87,20 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
         yield Cause(
             "node", f"{status['node']} waits for {', '.join(map(str, waiting))}", "duckrow link ls"
         )
-    elif down := [link["peer"] for link in status.get("links", ()) if not link["up"]]:
+    elif down := [link["peer"] for link in quiet_links(status)]:
         yield Cause(
             "links",
             f"{status['node']} has no link with {', '.join(down)}; what is ordered goes without it, or "
             "by another way",
             "duckrow member ls",
         )
+
+
+def quiet_links(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those that are down, and of which this machine cannot say more."""
+    for link in status.get("links", ()):
+        if not link["up"] and not link.get("trouble"):
+            yield link
 
 
 def of_archive(archive: dict[str, Any], pins: Iterable[Pin]) -> Iterator[Cause]:

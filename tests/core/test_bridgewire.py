@@ -90,7 +90,7 @@ def test_what_else_is_told_arrives() -> None:
     _, fields, _ = frame(wire.welcome(welcome))
     assert wire.welcome_of(fields) == welcome
 
-    status = RowStatus(True, (1, 2), 9, 8, 3, "soft")
+    status = RowStatus(False, (1, 2), 9, 8, 3, "soft", ("m3",), True)
     _, fields, _ = frame(wire.status(status, 4))
     assert wire.status_of(fields) == (4, status)
 

@@ -183,7 +183,7 @@ def test_every_address_of_a_url_is_looked_at_and_one_that_does_not_answer_is_tol
     with library.Node(listen="tcp://127.0.0.1:0") as node:
         here = node.url.removeprefix("duck://")
         done = duckrow(f"verify --url duck://{here},{here}")
-        partly = duckrow(f"verify --timeout 20ms --url duck://127.0.0.1:1,{here}")
+        partly = duckrow(f"verify --timeout 2s --url duck://127.0.0.1:1,{here}")
         nobody = duckrow("verify --timeout 20ms --url duck://127.0.0.1:1,127.0.0.1:2")
 
     assert done.document["same"]
@@ -369,6 +369,7 @@ def status(**changed: object) -> dict[str, object]:
     return {
         "node": "m1",
         "active": True,
+        "view": 1,
         "position": 7,
         "hashed": place,
         "state_hash": "a",
@@ -424,10 +425,24 @@ def test_a_link_that_is_down_is_a_cause_and_who_is_waited_for_a_better_one() -> 
 
 
 def test_that_a_machine_has_no_vote_is_the_cause_that_it_orders_nothing() -> None:
-    peers = [{"name": "m1", "weight": 0}, {"name": "m2", "weight": 1}]
+    peers = [{"name": name, "weight": n, "witness": False} for n, name in enumerate(("m1", "m2"))]
     (told,) = of_node(status(active=False, peers=peers))
     assert told.why == "m1 has no vote, so it follows the others and orders nothing"
     assert told.next == "duckrow member add m1"
+
+
+def test_before_a_cluster_is_founded_it_is_told_who_was_not_met_and_why() -> None:
+    links = [{"peer": "m3", "up": False, "trouble": "it has another secret"}]
+    founding = status(view=0, active=False, waiting_for=["m3"], links=links)
+    missing, link = of_node(founding)
+    assert missing.why == "the cluster is founded when all have met, and m1 has not met m3"
+    assert link.why == "m1 has no link with m3: it has another secret"
+
+
+def test_a_witness_is_told_where_it_can_be_looked_up() -> None:
+    peers = [{"name": "m1", "weight": 1, "witness": True}]
+    (told,) = of_node(status(active=False, peers=peers, why="it is a witness"))
+    assert (told.why, told.next) == ("m1 takes nothing new: it is a witness", "duckrow member ls")
 
 
 def test_a_full_disk_and_a_row_that_ended_are_causes() -> None:
