@@ -24,11 +24,21 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 
-class Map(NamedTuple):
-    """A file as memory, also after it was closed."""
+class Held(Protocol):
+    """A file that is read without waiting for anybody else, also after it was closed or unlinked."""
 
-    data: memoryview
-    rest: Callable[[], None]  # its pages need not stay in memory; touched, they come back
+    @property
+    def size(self) -> int:
+        """As it was when this was made."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """All of these bytes.
+
+        Raises:
+            OSError: the disk does not give them, or they are no longer there.
+        """
+        ...
 
 
 class File(Protocol):
@@ -49,8 +59,8 @@ class File(Protocol):
         """Up to `length` bytes; fewer only at the end of the file."""
         ...
 
-    def map(self) -> Map:
-        """The whole file as it is now, read-only.  Only for files that no longer change."""
+    def hold(self) -> Held:
+        """Only for files that no longer change."""
         ...
 
     def truncate(self, size: int) -> None: ...

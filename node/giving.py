@@ -22,7 +22,7 @@ from .errors import Corrupt, NotFound
 from .forms import encode_view
 from .keeper import Keeper
 from .limits import KIB
-from .numberfile import BLOCK_BYTES
+from .numberfile import NumberFile
 from .numbergrowing import END, PART
 from .places import segment_of
 from .snapshots import Identity, encode
@@ -59,7 +59,7 @@ async def give(keeper: Keeper, send: Send) -> bool:
     held = numbers.needed() | {segment_of(place) for place in waiting.values()}
     files = [file for number in numbers.installed if (file := numbers.file(number)) is not None]
     needed = [
-        file.data
+        file
         for file in files  # the last one says how far they reach
         if file is files[-1] or numbers.usage.holders(file.cover.segment)
     ]
@@ -90,8 +90,8 @@ async def give(keeper: Keeper, send: Send) -> bool:
     return True
 
 
-def _rows(files: Iterable[memoryview]) -> Iterator[tuple[str, bytes]]:
-    for data in files:
-        for at in range(0, len(data), BLOCK_BYTES):
-            yield PART, bytes(data[at : at + BLOCK_BYTES])
+def _rows(files: Iterable[NumberFile]) -> Iterator[tuple[str, bytes]]:
+    for file in files:
+        for piece in file.raw():
+            yield PART, piece
         yield END, b""

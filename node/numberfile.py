@@ -1,4 +1,4 @@
-"""One file of the index number -> place: the rows of one segment, sorted, checked and mapped.
+"""One file of the index number -> place: the rows of one segment, sorted and checked.
 
 A *row* speaks of one batch, whatever the number of its entries:
 
@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from .checksum import crc32c
-from .env import Buffer
+from .env import Buffer, Held
 from .errors import Corrupt
 from .limits import PARTITIONS_MAX
 from .places import SEGMENT_SHIFT
@@ -55,7 +55,9 @@ _CRC: Final = struct.Struct("<Q")  # of 32 bits; eight bytes, so that files are 
 _FIELD: Final = struct.Struct("<Q")
 
 assert PARTITIONS_MAX <= 1 << PARTITION_BITS
-assert sys.byteorder == "little", "columns are mapped as they are, and they are little endian"
+assert sys.byteorder == "little", (
+    "columns are used as they lie in the file, and they are little endian"
+)
 
 
 class Row(NamedTuple):
@@ -219,10 +221,9 @@ def moved(file: NumberFile, shift: int, store: bytes, after: int) -> Iterator[by
 
 
 class Warm:
-    """Checked blocks of all mapped files, as copies: what of the index is in memory.
+    """Checked blocks of all files in the folder: what of the index is in memory.
 
-    Copies, because the kernel reads pages of a map from the disk again when it likes, and then
-    nobody checks them.  When there are too many, all go, and those that are needed come again.
+    When there are too many, all go, and those that are needed are read and checked again.
     """
 
     __slots__ = ("_blocks", "_blocks_max", "_files")
@@ -244,18 +245,17 @@ class Warm:
 
 
 class NumberFile:
-    """A whole file, mapped or in memory.
+    """A whole file, on the disk or in memory.
 
     Opening reads the directory alone; a block of rows is checked when it is needed.
     """
 
     __slots__ = (
         "_blocks",
-        "_rest",
+        "_read",
         "_warm",
         "captured",
         "cover",
-        "data",
         "firsts",
         "keys",
         "lasts",
@@ -270,24 +270,24 @@ class NumberFile:
 
     def __init__(
         self,
-        data: Buffer,
+        data: Buffer | Held,
         *,
         captured: bool = False,
         warm: Warm | None = None,
-        rest: Callable[[], None] | None = None,
     ) -> None:
         """`captured`: it comes from a snapshot, and no folder has it.
 
-        A mapped one is told who counts what is `warm`, and how the pages of the map go.
+        One that is on the disk is told who counts what of all of them is `warm`.
 
         Raises:
             Corrupt: this is no such file, or its directory is not what was written.
+            OSError: the disk does not give it.
         """
-        view = memoryview(data).toreadonly()
-        end = len(view) - _CRC.size - _TRAILER.size
+        size, self._read = _reader(data)
+        end = size - _CRC.size - _TRAILER.size
         if end < 0:
-            raise Corrupt(f"the index file ends after {len(view)} bytes, before its trailer does")
-        magic, store, *numbers, sealed = _TRAILER.unpack_from(view, end)
+            raise Corrupt(f"the index file ends after {size} bytes, before its trailer does")
+        magic, store, *numbers, sealed = _TRAILER.unpack(self._read(end, _TRAILER.size))
         segment, after, upto, rows, partitions, strays = numbers
         if magic != _MAGIC:
             raise Corrupt(f"this is no index file: its trailer begins with {magic!r}")
@@ -296,10 +296,10 @@ class NumberFile:
         if rows * ROW_BYTES + sum(widths) != end:
             raise Corrupt(
                 f"the index file of segment {segment} should have {rows:,} rows of {partitions:,} "
-                f"partitions, and that is not what {len(view):,} bytes hold"
+                f"partitions, and that is not what {size:,} bytes hold"
             )
-        # A copy: pages of a map may be read from the disk again, and then nobody checks them.
-        self.tail = bytes(view[rows * ROW_BYTES :])  # all that is not rows
+        at = rows * ROW_BYTES
+        self.tail = bytes(self._read(at, size - at))  # all that is not rows
         directory = memoryview(self.tail)[: -_CRC.size]
         if crc32c(directory) != _CRC.unpack_from(self.tail, len(directory))[0]:
             raise Corrupt(f"the directory of the index file of segment {segment} is damaged")
@@ -308,9 +308,8 @@ class NumberFile:
             columns.append(directory[at : at + width])
             at += width
         numbered = [column.cast("Q") for column in columns[:-1]]
-        self.data = view  # the whole file
         self.captured = captured
-        self._warm, self._rest = warm, rest
+        self._warm = warm
         self.sums = columns[-1].cast("I")
         self._blocks: dict[int, Buffer] = {}  # checked
         self.cover = Cover(segment, after, upto, sealed)
@@ -366,6 +365,18 @@ class NumberFile:
         at = blocks.start * BLOCK_ROWS
         return rows[(start - at) * ROW_BYTES : (stop - at) * ROW_BYTES]
 
+    def raw(self) -> Iterator[bytes]:
+        """All of it as it lies there, in pieces; zeros for what the disk does not give."""
+        end = self.rows * ROW_BYTES
+        for at in range(0, end, BLOCK_BYTES):
+            length = min(BLOCK_BYTES, end - at)
+            try:
+                yield bytes(self._read(at, length))
+            except OSError:
+                yield bytes(length)
+        for at in range(0, len(self.tail), BLOCK_BYTES):
+            yield self.tail[at : at + BLOCK_BYTES]
+
     def is_whole(self) -> bool:
         """Reads and checks all of it."""
         try:
@@ -378,7 +389,7 @@ class NumberFile:
     def checked_before(self, index: int) -> bytes | None:
         """A block as it was when it was needed last, if that is still known."""
         block = self._blocks.get(index)
-        return None if block is None or self._rest is None else bytes(block)
+        return None if block is None or self._warm is None else bytes(block)
 
     def cool(self) -> None:
         """What is needed from here on is read and checked again."""
@@ -391,16 +402,22 @@ class NumberFile:
 
     def _checked(self, index: int) -> Buffer:
         start, stop = index * BLOCK_ROWS, min((index + 1) * BLOCK_ROWS, self.rows)
-        block: Buffer = self.data[start * ROW_BYTES : stop * ROW_BYTES]
-        if self._rest is not None:
-            block = bytes(block)
-            self._rest()
+        what = f"rows {start:,} to {stop - 1:,} of the index file of segment {self.cover.segment}"
+        try:
+            block = self._read(start * ROW_BYTES, (stop - start) * ROW_BYTES)
+        except OSError as error:
+            raise Corrupt(f"the disk does not give {what}: {error}") from error
         if crc32c(block) != self.sums[index]:
-            raise Corrupt(
-                f"rows {start:,} to {stop - 1:,} of the index file of segment "
-                f"{self.cover.segment} are damaged"
-            )
+            raise Corrupt(f"{what} are damaged")
         if self._warm is not None:
             self._warm.add(self)
         self._blocks[index] = block
         return block
+
+
+def _reader(data: Buffer | Held) -> tuple[int, Callable[[int, int], Buffer]]:
+    """The size, and how bytes from an offset on are had."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        return data.size, data.read
+    view = memoryview(data).toreadonly()
+    return len(view), lambda offset, length: view[offset : offset + length]

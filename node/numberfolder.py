@@ -38,7 +38,7 @@ class NumberFolder:
         for name in await self.names():
             if name >= _name(segment):
                 try:
-                    file = await self._map(name)
+                    file = await self._open(name)
                 except (Corrupt, OSError):
                     continue  # it proves nothing; `load` tells of it
                 if file.store in stores and file.cover.upto > end:
@@ -62,7 +62,7 @@ class NumberFolder:
         files: list[NumberFile] = []
         for name in await self.names():
             try:
-                file = await self._map(name)
+                file = await self._open(name)
             except (Corrupt, OSError) as error:
                 self.refused.append(f"{name}: {error}")
                 continue
@@ -85,7 +85,7 @@ class NumberFolder:
         assert cover is not None, "nothing waits"
         if not await self._write(_name(cover.segment), numbers.pieces()):
             return False
-        for _ in numbers.install(await self._map(_name(cover.segment))):
+        for _ in numbers.install(await self._open(_name(cover.segment))):
             await trio.lowlevel.checkpoint()
         return True
 
@@ -136,13 +136,12 @@ class NumberFolder:
             await self._folder.unlink(name)
         await self._folder.sync_names()
 
-    async def _map(self, name: str) -> NumberFile:
+    async def _open(self, name: str) -> NumberFile:
         file = await self._folder.open(name)
         try:
             if not file.size:
                 raise Corrupt("it is empty")
-            data, rest = file.map()
-            return NumberFile(data, warm=self._warm, rest=rest)
+            return NumberFile(file.hold(), warm=self._warm)
         finally:
             file.close()
 

@@ -6,7 +6,7 @@
               waits until it is durable and written (numberfolder.py)        in memory
                     │ install
                     ▼
-              one mapped file; for each partition in it a *lead* to it       16 bytes a lead
+              one file; for each partition in it a *lead* to it              16 bytes a lead
                     │ every partition was pruned past it: `usage` says so
                     ▼
                   drop

@@ -2,7 +2,7 @@
 
 Positions of a segment are consecutive, so an index is a first position and a column of places, 8
 bytes an item.  The open segment's is in memory.  When a segment is sealed and durable its column is
-written next to it, and mapped when somebody asks:
+written next to it, and read when somebody asks:
 
     magic | crc of the head | head length | head, to 8 | places, u64 each
 
@@ -38,7 +38,9 @@ HEAD_BYTES_MAX: Final = 1 << 20
 _FIELDS: Final = 11
 _START: Final = struct.Struct("<8sII")
 
-assert sys.byteorder == "little", "columns are mapped as they are, and they are little endian"
+assert sys.byteorder == "little", (
+    "columns are used as they lie in the file, and they are little endian"
+)
 
 
 @attrs.define

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import random
 import resource
@@ -24,7 +23,7 @@ from pathlib import Path
 
 import trio
 
-from .env import Buffer, Env, Map
+from .env import Buffer, Env
 from .realnet import RealNet
 from .tally import Histogram
 
@@ -79,11 +78,8 @@ class RealFile:
         await self._take_turns(length)
         return bytes(buffer)
 
-    def map(self) -> Map:
-        if not self.size:
-            return Map(memoryview(b""), lambda: None)
-        mapped = mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ)
-        return Map(memoryview(mapped), lambda: mapped.madvise(mmap.MADV_DONTNEED))
+    def hold(self) -> RealHeld:
+        return RealHeld(os.dup(self._fd))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
@@ -127,6 +123,27 @@ class RealFile:
             await trio.lowlevel.checkpoint()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
+
+
+class RealHeld:
+    """Not a map: a page of one that the disk does not give, or that was cut off, is the end of the
+    process, without a word (SIGBUS).  What is read here is in the page cache most of the time.
+    """
+
+    __slots__ = ("_fd", "size")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.size = os.fstat(fd).st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        found = _read_fully(self._fd, offset, length)
+        if len(found) < length:
+            raise OSError(errno.EIO, f"the file ends after {offset + len(found):,} bytes")
+        return found
+
+    def __del__(self) -> None:
+        os.close(self._fd)
 
 
 def _skip(buffers: Sequence[Buffer], done: int) -> Sequence[Buffer]:
@@ -263,8 +280,8 @@ def boot_id() -> str:
 
 
 def _allow_files() -> None:
-    """As many open files as this process may have: Python keeps one for every map, so each sealed
-    segment needs two, and with the usual 1,024 a row of 30 GB would be the end of it.
+    """As many open files as this process may have: each sealed segment needs one for its index of
+    numbers, and with the usual 1,024 a row of 60 GB would be the end of it.
     """
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed != most:

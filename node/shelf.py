@@ -17,7 +17,7 @@ from .recovery import EVERYTHING, Recovery
 from .segmentreads import Unread, feed, index_head_in, places_in, read_index_head
 from .segments import ASIDE, OpenFiles, Segment, SegmentInfo, index_file, segment_file
 
-COLUMNS_MAPPED = 8  # of sealed segments: those who read the past are few, and read on
+COLUMNS_KEPT = 8  # of sealed segments: those who read the past are few, and read on
 
 
 class Shelf:
@@ -37,7 +37,7 @@ class Shelf:
         self.unindexed: list[tuple[Segment, Chronicle]] = []  # sealed, and what they end with
         self._by_number = {segment.number: segment for segment in segments}
         self._firsts = [segment.first for segment in segments]
-        self._mapped: dict[int, memoryview] = {}  # the least recently used first
+        self._columns: dict[int, array[int]] = {}  # the least recently used first
 
     def add(self, segment: Segment) -> None:
         self.segments.append(segment)
@@ -54,7 +54,7 @@ class Shelf:
         segment = self._by_number.pop(number)
         self.segments.remove(segment)
         self._firsts = [segment.first for segment in self.segments]
-        self._mapped.pop(number, None)
+        self._columns.pop(number, None)
         self.files.forget(number)
 
     def get(self, number: int) -> Segment:
@@ -132,20 +132,20 @@ class Shelf:
         """Of the items that it records, in order."""
         if segment.column is not None:
             return segment.column.places
-        mapped = self._mapped.pop(segment.number, None)
-        if mapped is None:
-            mapped = await self._map(segment)
-            if mapped is None:
+        places = self._columns.pop(segment.number, None)
+        if places is None:
+            places = await self._read(segment)
+            if places is None:
                 assert segment.column is not None
                 return segment.column.places
-            while len(self._mapped) >= COLUMNS_MAPPED:
-                del self._mapped[next(iter(self._mapped))]
-        self._mapped[segment.number] = mapped
-        return mapped
+            while len(self._columns) >= COLUMNS_KEPT:
+                del self._columns[next(iter(self._columns))]
+        self._columns[segment.number] = places
+        return places
 
     async def places_again(self, segment: Segment) -> Sequence[int]:
         """As `places`, but what the index file says is read and checked now."""
-        self._mapped.pop(segment.number, None)
+        self._columns.pop(segment.number, None)
         return await self.places(segment)
 
     async def write_index(
@@ -206,7 +206,7 @@ class Shelf:
         await left_out(column.places, column.first)
         if not await self.write_index(segment, column, chronicle, sealed=True, rewritten=True):
             return False
-        self._mapped.pop(segment.number, None)
+        self._columns.pop(segment.number, None)
         return True
 
     async def read_again(self, segment: Segment) -> tuple[Column, Chronicle]:
@@ -227,7 +227,7 @@ class Shelf:
         segment.unread = bool(unread) and LOST in recovery.column.places
         return recovery.column, recovery.chronicle
 
-    async def _map(self, segment: Segment) -> memoryview | None:
+    async def _read(self, segment: Segment) -> array[int] | None:
         """None: the file is missing or damaged; the column was made again."""
         file = None
         try:
@@ -236,8 +236,7 @@ class Shelf:
             head = await index_head_in(file, segment.number)
             if head.uuid != segment.uuid or head.covered != segment.size:
                 raise Corrupt(f"{index_file(segment.number)} is not the index of its segment")
-            await places_in(file, head)  # reads and checks, so that mapping does not wait
-            return file.map().data[head.places_at :].cast("Q")
+            return await places_in(file, head)
         except (Corrupt, OSError):
             segment.column, chronicle = await self.read_again(segment)
             if segment.number in self:  # else it was dropped meanwhile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -324,31 +325,56 @@ def test_rows_are_found_across_blocks_and_files() -> None:
     assert numbers.rows(7, 0, 1, 10) == numbers.rows(6, 1, 1, 10) == []
 
 
+def bytes_of(file: NumberFile) -> bytes:
+    """The whole file."""
+    return b"".join(file.raw())
+
+
+class OnDisk:
+    """A file that is held, of a disk on which bytes change, or are not given any more."""
+
+    def __init__(self, data: bytearray) -> None:
+        self.data, self.is_bad = data, False
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        if self.is_bad:
+            raise OSError(errno.EIO, "a bad sector")
+        return bytes(self.data[offset : offset + length])
+
+
 def test_however_many_rows_are_read_only_so_many_blocks_stay_in_memory() -> None:
     truth, _, files = long_partition(4 * BLOCK_ROWS * 3, files=3)
-    rows, read = truth.rows[7, 1], Counter[int]()
+    rows, read = truth.rows[7, 1], Counter[OnDisk]()
     warm, numbers = Warm(blocks_max=5), Numbers(STORE)
 
-    def mapped(index: int) -> NumberFile:
-        data = bytes(files[index].data)
-        return NumberFile(data, warm=warm, rest=lambda: read.update([index]))
+    class Counting(OnDisk):
+        def read(self, offset: int, length: int) -> bytes:
+            read[self] += 1
+            return super().read(offset, length)
 
-    again = [mapped(index) for index in range(3)]
+    held = [Counting(bytearray(bytes_of(file))) for file in files]  # type: ignore[arg-type]
+    again = [NumberFile(each, warm=warm) for each in held]
+    read.clear()
     numbers.load(again, len(truth.items) - 1)
 
     # Each file has five blocks; those of the last one are still warm.
     assert numbers.rows(7, 1, 1, len(rows)) == rows
-    assert read == {0: 5, 1: 5, 2: 5}
+    assert [read[each] for each in held] == [5, 5, 5]
     numbers.rows(7, 1, rows[-1].first, 300)
-    assert read == {0: 5, 1: 5, 2: 5}
+    assert [read[each] for each in held] == [5, 5, 5]
     assert numbers.rows(7, 1, rows[100].first, 300) == rows[100:400]
-    assert read[0] > 5
+    assert read[held[0]] > 5
 
 
 def test_a_page_that_the_disk_gives_differently_the_second_time_is_not_believed() -> None:
     _, _, (file,) = long_partition(BLOCK_ROWS)
-    data = bytearray(file.data)
-    mapped = NumberFile(data, warm=Warm(), rest=lambda: None)
+    data = bytearray(bytes_of(file))
+    on_disk = OnDisk(data)
+    mapped = NumberFile(on_disk, warm=Warm())
     row = mapped.decode(10, 11)
     data[10 * 32 + 29] ^= 128  # of the position: the item could not be found by it
 
@@ -362,6 +388,20 @@ def test_a_page_that_the_disk_gives_differently_the_second_time_is_not_believed(
     ):
         with pytest.raises(Corrupt, match="are damaged"):
             look()
+
+
+def test_rows_that_the_disk_does_not_give_are_damaged_and_those_before_them_are_found() -> None:
+    truth, _, (file,) = long_partition(6 * BLOCK_ROWS)
+    on_disk = OnDisk(bytearray(bytes_of(file)))
+    numbers = Numbers(STORE)
+    numbers.load([NumberFile(on_disk, warm=Warm())], len(truth.items))
+    rows = truth.rows[7, 1]
+    assert numbers.rows(7, 1, rows[5].first, 2) == rows[5:7]
+    on_disk.is_bad = True
+
+    assert numbers.rows(7, 1, rows[8].first, 2) == rows[8:10]
+    assert numbers.rows(7, 1, rows[-1].first, 2) == []
+    assert len(bytes_of(numbers.file(file.cover.segment) or file)) == on_disk.size
 
 
 def test_a_topic_that_nobody_knows_has_no_rows() -> None:
@@ -496,7 +536,7 @@ def test_of_a_damaged_block_alone_the_rows_are_lost(block: int) -> None:
 
 
 def _bytes_of(file: NumberFile) -> list[bytes]:
-    return [bytes(file.data)]
+    return [bytes_of(file)]
 
 
 @settings(max_examples=300)
@@ -648,7 +688,7 @@ def test_a_damaged_file_behind_a_capture_is_as_if_it_were_not_there() -> None:
     truth.segment = 2
     note(numbers, truth.item())
     _, file = install(numbers)
-    data = bytearray(file.data)
+    data = bytearray(bytes_of(file))
     data[2 * 32 + 9] ^= 4
 
     again = Numbers(STORE)
@@ -743,7 +783,7 @@ def test_a_segment_that_goes_on_after_a_restart_ends_as_if_there_had_been_none()
     note(again, it)
 
     assert [numbers.in_memory, again.in_memory] == [0, 0]
-    assert [bytes(f.data) for f in install(numbers)] == [bytes(f.data) for f in install(again)]
+    assert [*map(bytes_of, install(numbers))] == [*map(bytes_of, install(again))]
     assert [numbers.usage.live(n) for n in (0, 1)] == [again.usage.live(n) for n in (0, 1)]
     check(again, truth)
 

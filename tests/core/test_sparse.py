@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.segmentkit import UUID, Built, read, typical
 from duckrow.node.chronicle import Chronicle, Waiting
-from duckrow.node.env import Buffer, Map
+from duckrow.node.env import Buffer, Held
 from duckrow.node.errors import Corrupt
 from duckrow.node.forms import BundleForm, GapForm, bodies, split_heads
 from duckrow.node.places import offset_of, place
@@ -50,8 +50,8 @@ class Bytes:
         self.data += bytes(max(0, size - self.size))
         del self.data[size:]
 
-    def map(self) -> Map:
-        return Map(memoryview(bytes(self.data)), lambda: None)
+    def hold(self) -> Held:
+        raise NotImplementedError
 
     async def sync(self) -> None:
         pass

@@ -64,7 +64,7 @@ def test_a_file_that_has_no_name_any_more_is_closed_elsewhere(tmp_path: Path) ->
         file.size  # noqa: B018 - closed it is at once
 
 
-def test_more_files_are_mapped_than_a_process_may_usually_have_open(tmp_path: Path) -> None:
+def test_more_files_are_held_than_a_process_may_usually_have_open(tmp_path: Path) -> None:
     code = """if True:
         import resource, sys, trio
         from duckrow.node.realio import real_env
@@ -75,9 +75,9 @@ def test_more_files_are_mapped_than_a_process_may_usually_have_open(tmp_path: Pa
             disk = real_env("here", sys.argv[1]).disk
             file = await disk.open("index", create=True)
             file.write(0, [b"abc"])
-            return [file.map() for _ in range(100)]
+            return [file.hold() for _ in range(100)]
 
-        print(sum(len(each.data) for each in trio.run(main)))
+        print(sum(each.size for each in trio.run(main)))
         """
     with python(code, str(tmp_path)) as process:
         found, _ = process.communicate(timeout=60)

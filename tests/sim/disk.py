@@ -20,13 +20,31 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from duckrow.node.env import Buffer, Map
+from duckrow.node.env import Buffer
 
 from .media import Folder, Media
 from .pages import BLOCK, Pages
 from .park import Life, SimCrashed
 
 __all__ = ["Media", "SimDisk", "SimFile"]
+
+
+class SimHeld:
+    """What was held before a loss of power is as it was then: that process reads nothing any more."""
+
+    __slots__ = ("_image", "_pages", "_path", "size")
+
+    def __init__(self, pages: Pages, path: str) -> None:
+        self._pages, self._image, self._path = pages, pages.cache, path
+        self.size = pages.cache.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        if self._pages.bad and self._pages.read_fails(offset, length):
+            raise OSError(errno.EIO, f"{self._path}: simulated bad sector")
+        found = self._image.read(offset, length)
+        if len(found) < length:
+            raise OSError(errno.EIO, f"{self._path}: it ends after {offset + len(found):,} bytes")
+        return found
 
 
 class SimFile:
@@ -79,12 +97,9 @@ class SimFile:
             raise OSError(errno.EIO, f"{self._path}: simulated bad sector")
         return self._pages.cache.read(offset, length)
 
-    def map(self) -> Map:
+    def hold(self) -> SimHeld:
         self._check()
-        image = self._pages.cache
-        if len(image.data) < image.size:
-            return Map(memoryview(image.read(0, image.size)), lambda: None)
-        return Map(memoryview(image.data).toreadonly(), lambda: None)
+        return SimHeld(self._pages, self._path)
 
     def truncate(self, size: int) -> None:
         self._check()

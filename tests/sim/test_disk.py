@@ -550,7 +550,7 @@ def test_the_dead_touch_nothing() -> None:
                 for call in (
                     lambda: file.write(0, [b"last words"]),
                     lambda: file.truncate(0),
-                    file.map,
+                    file.hold,
                     file.close,
                     lambda: file.size,
                     env.disk.free,
@@ -581,7 +581,7 @@ def test_the_dead_touch_nothing() -> None:
     assert machine.media.content("log") == b"a"
 
 
-# -- locks, maps, one machine -------------------------------------------------------------
+# -- locks, held files, one machine -------------------------------------------------------------
 
 
 def test_a_lock_dies_with_its_process() -> None:
@@ -596,12 +596,14 @@ def test_a_lock_dies_with_its_process() -> None:
     machine.run(main)
 
 
-def test_a_map_outlives_the_process_that_made_it_without_holding_up_the_next() -> None:
+def test_a_file_that_is_held_outlives_the_process_that_held_it_and_does_not_hold_up_the_next() -> (
+    None
+):
     machine = Machine()
-    maps = []
+    held = []
 
     async def first(env: Env) -> None:
-        maps.append((await write_synced(env, "log", b"abc")).map().data)
+        held.append((await write_synced(env, "log", b"abc")).hold())
 
     async def second(env: Env) -> None:
         file = await env.disk.open("log")
@@ -611,7 +613,7 @@ def test_a_map_outlives_the_process_that_made_it_without_holding_up_the_next() -
     machine.run(first)
     machine.run(second)
 
-    assert bytes(maps[0]) == b"abc"
+    assert held[0].read(0, 3) == b"abc"
     assert machine.media.content("log") == b"abcde"
 
 

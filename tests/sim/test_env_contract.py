@@ -136,21 +136,32 @@ def test_two_handles_of_a_file_see_each_others_writes(run: Run[None]) -> None:
     run(main)
 
 
-def test_a_map_is_the_whole_file_and_cannot_be_written(run: Run[None]) -> None:
+def test_a_file_that_is_held_is_read_after_it_was_closed_and_unlinked(run: Run[None]) -> None:
     async def main(env: Env) -> None:
         file = await env.disk.open("index", create=True)
-        assert bytes(file.map().data) == b""
+        assert file.hold().read(0, 0) == b""
         file.write(0, [b"0123456789"])
         file.truncate(12)
-        view, rest = file.map()
+        held = file.hold()
         file.close()
-        assert len(view) == 12
-        assert bytes(view[3:5]) == b"34"
-        rest()
-        assert bytes(view[3:5]) == b"34"
-        assert view[11] == 0
-        with pytest.raises(TypeError):
-            view[0] = 1
+        await env.disk.unlink("index")
+        assert held.size == 12
+        assert held.read(3, 2) == b"34"
+        assert held.read(9, 3) == b"9\0\0"
+
+    run(main)
+
+
+def test_what_is_held_and_was_cut_off_is_an_error_and_nothing_worse(run: Run[None]) -> None:
+    async def main(env: Env) -> None:
+        file = await env.disk.open("index", create=True)
+        file.write(0, [bytes(10_000)])
+        held = file.hold()
+        file.truncate(5_000)
+        assert held.read(4_000, 1_000) == bytes(1_000)
+        with pytest.raises(OSError, match="ends after 5,000") as caught:
+            held.read(4_000, 1_001)
+        assert caught.value.errno == errno.EIO
 
     run(main)
 
@@ -173,7 +184,7 @@ def test_a_sync_returns_and_what_was_synced_is_there_in_the_next_process(
     assert run(read) == b"abc"
 
 
-@pytest.mark.parametrize("call", ["size", "write", "read", "map", "truncate", "sync"])
+@pytest.mark.parametrize("call", ["size", "write", "read", "hold", "truncate", "sync"])
 def test_a_closed_file_refuses_everything_but_closing(run: Run[None], call: str) -> None:
     async def main(env: Env) -> None:
         file = await env.disk.open("log", create=True)
@@ -187,8 +198,8 @@ def test_a_closed_file_refuses_everything_but_closing(run: Run[None], call: str)
                 file.write(0, [b"x"])
             elif call == "read":
                 await file.read(0, 1)
-            elif call == "map":
-                file.map()
+            elif call == "hold":
+                file.hold()
             elif call == "truncate":
                 file.truncate(0)
             else:

@@ -122,6 +122,7 @@ def test_a_sector_that_cannot_be_read_is_told_or_put_back() -> None:
     (told,) = index.scrub()
     assert not told.mended
 
+    index = Index()
     (put_back,) = index.scrub(warm=True, hit=lambda: index.machine.media.spoil(PATH, 0))
     assert put_back.mended
     assert index.scrub() == []
