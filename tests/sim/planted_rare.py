@@ -196,6 +196,13 @@ RARE = [
         "    if False:",
     ),
     (
+        "answers_left_behind",
+        "a node that stops waits until its answers are taken",
+        "node/session.py",
+        "        return bool(self._orders.are_open or self._output.bytes or len(self._reads))",
+        "        return bool(self._orders.are_open or len(self._reads))",
+    ),
+    (
         "credit_counted_twice",
         "a client that follows is sent no more than it has asked for",
         "node/reads.py",

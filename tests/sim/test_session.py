@@ -205,3 +205,21 @@ def test_a_node_that_stops_answers_what_it_took_and_takes_nothing_new() -> None:
         assert (await late.failure())[1] == "no-quorum"
 
     serve(work, survives=False)
+
+
+def test_a_node_that_stops_waits_until_its_answers_are_taken() -> None:
+    async def work(there: There) -> None:
+        wire, other = await there.connect(), await there.connect()
+        await other.produce(b"x" * MIB)
+        pull = await wire.send(Verb.PULL, *Ask("t").fields())
+        await trio.sleep(1)  # more is found than a socket takes, and nobody reads
+        there.server.stop()
+        with trio.move_on_after(10) as waited:
+            await there.server.drain()
+        assert waited.cancelled_caught, "it did not wait for who was to be answered"
+
+        assert (await wire.answer())[:2] == (pull, Outcome.DONE)
+        with trio.fail_after(1):
+            await there.server.drain()
+
+    serve(work, survives=False)
