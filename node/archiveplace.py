@@ -4,7 +4,8 @@
 
 A file gets its name when it is whole and, in a folder, synced; so does the name.  A *mark* in the
 root, `.duckrow-archive`, holds the id of the archive: where it is missing, the disk is perhaps not
-mounted, and an empty folder is not to be taken for an archive that has lost everything.
+mounted, and an empty folder is not to be taken for an archive that has lost everything.  It says of
+which row the archive is, too: a restored node has other entries under the same numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from .archivetables import pyarrow
 from .errors import Refused
 
 MARK: Final = ".duckrow-archive"
+
+
+class Mark(NamedTuple):
+    archive: str  # its id
+    lineage: int = 0  # of the row that it is of; 0: of the one that comes next
 
 
 class File(NamedTuple):
@@ -53,8 +59,8 @@ class Place:
 
     # -- what there is ----------------------------------------------------------------------------
 
-    def mark(self) -> str:
-        """The id of the archive; empty: none has been begun here, or its disk is away.
+    def mark(self) -> Mark | None:
+        """None: no archive has been begun here, or its disk is away.
 
         Raises:
             OSError: the file system cannot be reached.
@@ -63,14 +69,15 @@ class Place:
             with self.filesystem.open_input_stream(self.path(MARK)) as stream:
                 raw = stream.read()
         except FileNotFoundError:
-            return ""
+            return None
         try:
-            return str(json.loads(raw)["archive"])
-        except (ValueError, KeyError, TypeError):
+            found = json.loads(raw)
+            return Mark(str(found["archive"]), int(found.get("lineage", "0"), 16))
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise Refused(f"{self.where}/{MARK} is no mark of an archive") from None
 
-    def begin(self, id_: str) -> None:
-        """A new archive, in a folder that is there or whose parent is.
+    def begin(self, mark: Mark) -> None:
+        """A new archive, in a folder that is there or whose parent is; or another mark of one.
 
         Raises:
             OSError: it cannot be.
@@ -80,7 +87,10 @@ class Place:
             _sync(Path(self.where).parent)
         aside = f"{MARK}.tmp"
         with self.create(aside) as stream:
-            stream.write(json.dumps({"archive": id_}).encode() + b"\n")
+            stream.write(
+                json.dumps({"archive": mark.archive, "lineage": f"{mark.lineage:x}"}).encode()
+                + b"\n"
+            )
         self.publish(aside, MARK)
 
     def files(self, topic: str | None = None, partition: int | None = None) -> list[File]:

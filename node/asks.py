@@ -188,8 +188,8 @@ def pins(after: Pin | None = None) -> Wish[tuple[Pinned, bool]]:
     last = (after.topic, after.partition) if after else ()
 
     def read(fields: Sequence[Any]) -> tuple[Pinned, bool]:
-        rows, more, durable, archive = fields[:4]
-        return Pinned([Pin(*row[: len(Pin._fields)]) for row in rows], durable, archive), bool(more)
+        rows, more, *about = fields[:5]
+        return Pinned([Pin(*row[: len(Pin._fields)]) for row in rows], *about), bool(more)
 
     return Wish(lambda core: core.ask(Verb.PINS, *last), read)
 

@@ -44,9 +44,10 @@ def clients(sessions: Mapping[int, Client], fields: Sequence[Any]) -> list[Any]:
     return [[sessions[n].told() for n in page[:CLIENTS_PAGE]], len(page) > CLIENTS_PAGE]
 
 
-def pins(found: Pins, durable: int, fields: Sequence[Any]) -> list[Any]:
+def pins(found: Pins, durable: int, lineage: int, fields: Sequence[Any]) -> list[Any]:
     """The partitions of topics that have an archive, a page of them; whether others follow; how far
-    the row is on the disk for certain; and the id of the archive that the node knows.
+    the row is on the disk for certain; the id of the archive that the node knows; and the lineage
+    of the row.
 
     The fields are topic and partition of the last one of the page before.
     """
@@ -56,7 +57,7 @@ def pins(found: Pins, durable: int, fields: Sequence[Any]) -> list[Any]:
         case _:
             after = "", -1
     page = [list(pin) for pin in found.listed(after, PINS_PAGE + 1)]
-    return [page[:PINS_PAGE], len(page) > PINS_PAGE, durable, found.archive]
+    return [page[:PINS_PAGE], len(page) > PINS_PAGE, durable, found.archive, lineage]
 
 
 def unpin(found: Pins, who: object, fields: Sequence[Any]) -> list[Any]:

@@ -274,7 +274,9 @@ class Session:
                 reads.serve(reference, partial(overview.clients, self._server.sessions, fields))
             case Verb.PINS:
                 durable = self._node.row.status().durable
-                reads.serve(reference, partial(overview.pins, self._node.pins, durable, fields))
+                view = self._node.state.view
+                about = durable, view.lineage if view else 0
+                reads.serve(reference, partial(overview.pins, self._node.pins, *about, fields))
             case Verb.UNPIN:
                 reads.serve(reference, partial(overview.unpin, self._node.pins, self, fields))
             case Verb.MEMBER:

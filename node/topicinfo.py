@@ -45,6 +45,7 @@ class Pinned(NamedTuple):
     pins: list[Pin]
     durable: int  # the row is on the disk for certain up to that position
     archive: str  # the id of the archive that it knows; empty: none
+    lineage: int  # of its row
 
 
 class TopicInfo(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from duckrow.node.archivenames import Named, Span, gaps, temporary, tidy
 from duckrow.node.archiveplace import File, Place
 from duckrow.node.archivereading import footer_of, verified
-from duckrow.node.errors import Corrupt, Exists, NotFound, Refused
+from duckrow.node.errors import Conflict, Corrupt, Exists, NotFound, Refused
 
 CHUNK: Final = 1 << 20
 
@@ -122,10 +122,14 @@ def copy(source: Place, target: Place, topic: str | None = None, tell: Tell = qu
     Raises:
         Corrupt: a file of the source is damaged; those before it are copied.
         Exists: the target has some of its numbers in a file that was cut elsewhere.
+        Conflict: the target is of another row.
         OSError: the target takes no more.
     """
-    if not target.mark():
-        target.begin(source.mark())
+    here, other = source.mark(), target.mark()
+    if here and not other:
+        target.begin(here)
+    elif here and other and here.lineage and other.lineage not in (0, here.lineage):
+        raise Conflict(f"the archives at {source} and {target} are of two rows: nothing was copied")
     there: dict[tuple[str, int], list[Span]] = {}
     for file in target.files(topic):
         there.setdefault((file.named.topic, file.named.partition), []).append(file.named.span)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from duckrow.node.archivenames import Due, Named, Span, due
-from duckrow.node.archiveplace import Place, is_full
+from duckrow.node.archiveplace import Mark, Place, is_full
 from duckrow.node.archivereading import verified
 from duckrow.node.archivetables import groups
 from duckrow.node.errors import Conflict, Corrupt, DuckrowError, NotFound, Refused
@@ -95,7 +95,7 @@ class Archiver:
         """The id of the archive, which is begun if there is none.
 
         Raises:
-            OSError: its disk is away.
+            OSError: its disk is away, or it is of another row.
         """
         mark = self.place.mark()
         if not mark and pinned.archive:
@@ -104,10 +104,19 @@ class Archiver:
                 f"another one is to begin there: duckrow archive init {self.place}"
             )
         if not mark:
-            mark = uuid.uuid4().hex[:12]
+            mark = Mark(uuid.uuid4().hex[:12], pinned.lineage)
             self.place.begin(mark)
-            log.info("archive_begun place=%s archive=%s", self.place, mark)
-        return mark
+            log.info("archive_begun place=%s archive=%s", self.place, mark.archive)
+        elif not mark.lineage:
+            self.place.begin(mark._replace(lineage=pinned.lineage))
+        elif mark.lineage != pinned.lineage:
+            raise OSError(
+                f"the archive {mark.archive} is of another row than that of {self.node} (of another "
+                "cluster, or of before a restore or a forced view), which may have other entries under "
+                f"the same numbers: archive to another place, or, if you know that it has not: "
+                f"duckrow archive init {self.place} --adopt"
+            )
+        return mark.archive
 
     def _why(self, error: OSError) -> str:
         if is_full(error):

@@ -53,15 +53,23 @@ def run(args: Args, console: Console) -> int:
 def init(args: Args, console: Console) -> int:
     import uuid
 
-    from duckrow.node.archiveplace import Place
+    from duckrow.node.archiveplace import Mark, Place
     from duckrow.node.errors import Exists
 
+    from .archivecare import reached
+
     place = Place(args.place)
+    if args.adopt:
+        mark = reached(args.place).mark()
+        assert mark is not None
+        place.begin(Mark(mark.archive))
+        console.say(f"the archive {mark.archive} at {place} goes on with the node that comes next")
+        return DONE
     if mark := place.mark():
-        raise Exists(f"there is an archive at {place} already: {mark}")
-    mark = uuid.uuid4().hex[:12]
+        raise Exists(f"there is an archive at {place} already: {mark.archive}")
+    mark = Mark(uuid.uuid4().hex[:12])
     place.begin(mark)
-    console.say(f"the archive {mark} is begun at {place}")
+    console.say(f"the archive {mark.archive} is begun at {place}")
     return DONE
 
 
@@ -264,9 +272,19 @@ COMMANDS: Final = (
         "archive init",
         "Begin an archive at a place, after another one was lost",
         init,
-        (option("place", said="where to"),),
+        (
+            option("place", said="where to"),
+            option(
+                "--adopt",
+                switch=True,
+                said="the archive that is there goes on with the node that comes next, of whatever row",
+            ),
+        ),
         ("duckrow archive init ./other",),
         more="The first archive of a node begins by itself.  Later an archiver whose archive is not where it\n"
-        "was waits, since its disk is perhaps not mounted.  This says that it is to begin anew.",
+        "was waits, since its disk is perhaps not mounted.  This says that it is to begin anew.\n"
+        "An archiver waits, too, where the archive is of another row, such as that of before a restore:\n"
+        "entries that came after the backup are in the archive, and others get their numbers.  --adopt is\n"
+        "right only where nothing was archived since the backup, or the clusters have no topic in common.",
     ),
 )

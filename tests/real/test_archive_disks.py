@@ -160,6 +160,7 @@ def test_a_node_knows_its_archive_after_a_restart_until_another_one_is_begun(
             archived(archiver(row, place))
         node.end(signal.SIGTERM)
     mark = Place(str(place)).mark()
+    assert mark is not None
     place.rename(tmp_path / "away")
     with daemon(tmp_path) as node, duckrow.connect(node.url) as row:
         assert told(row)["place"] == str(place)
@@ -167,13 +168,40 @@ def test_a_node_knows_its_archive_after_a_restart_until_another_one_is_begun(
         produce(row, 500, 501)
         found = archiver(row, place)
         assert not found.round()
-        assert mark in told(row)["trouble"]
+        assert mark.archive in told(row)["trouble"]
         assert not place.exists()
 
         assert cli(f"archive init {place}").code == 0
         archived(found)
         assert (told(row)["pinned"], told(row)["trouble"]) == (0, "")
         assert [each["offset"] for each in rows(place)] == [*range(401, 901)]
+
+
+def test_an_archive_of_another_row_takes_nothing_until_somebody_says_that_it_may(
+    tmp_path: Path,
+) -> None:
+    with node_with_archive() as row:
+        produce(row, 500)
+        archived(archiver(row, tmp_path / "one"))
+    with node_with_archive() as row:  # such as a restored one: the same topic, and other entries
+        produce(row, 500, 1_001)
+        found = archiver(row, tmp_path / "one")
+        assert not found.round()
+        assert "is of another row than that of m1" in told(row)["trouble"]
+        assert told(row)["pinned"] == 400
+        archived(archiver(row, tmp_path / "other"))
+    assert len(rows(tmp_path / "one")) == len(rows(tmp_path / "other")) == 400
+    refused = cli(f"archive sync {tmp_path}/one {tmp_path}/other")
+    assert (refused.code, "are of two rows: nothing was copied" in refused.err) == (1, True)
+
+    with duckrow.Node() as node, duckrow.connect(node.url) as row:
+        row.create_topic("u", archive=SPAN, max_entries=SPAN)
+        produce(row, 500, topic="u")
+        assert cli(f"archive init {tmp_path}/one --adopt").code == 0
+        archived(archiver(row, tmp_path / "one"))
+        assert (told(row)["pinned"], told(row)["trouble"]) == (0, "")
+    assert len(rows(tmp_path / "one", "u")) == 400
+    assert cli(f"archive init {tmp_path}/nowhere --adopt").code == 1
 
 
 def test_verify_finds_a_file_that_is_damaged_and_one_that_is_missing(tmp_path: Path) -> None:
@@ -245,6 +273,7 @@ def test_a_copy_over_files_that_were_cut_elsewhere_is_refused(tmp_path: Path) ->
         with node_with_archive(archive=span) as row:
             produce(row, 500)
             archived(archiver(row, tmp_path / name))
+    assert cli(f"archive init {tmp_path}/a --adopt").code == 0  # as if both were of one row
     with pytest.raises(Exists, match="has some of its entries"):
         copy(Place(str(tmp_path / "a")), Place(str(tmp_path / "b")))
 
