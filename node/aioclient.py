@@ -66,6 +66,10 @@ class Client(AsyncClient):
         except TimeoutError:
             pass  # the caller looks at the time
 
+    def _has_come(self) -> None:
+        self._came.set()
+        self._came = asyncio.Event()
+
     def _kick(self) -> None:
         if self._transport is None:
             self._wanted.set()
@@ -88,8 +92,7 @@ class Client(AsyncClient):
             DuckrowError: the other side does not speak the protocol, or does not want us.
         """
         self._core.receive_data(data)
-        self._came.set()
-        self._came = asyncio.Event()
+        self._has_come()
         self._kick()
         if self._core.is_turned_away and len(self._addresses) > 1:
             raise Disconnected(str(self._core.refusal))
@@ -108,6 +111,7 @@ class Client(AsyncClient):
             except Refused as error:  # it will not let us in
                 self._lost(error)
                 self._core.fail(error)
+                self._has_come()
             await asyncio.sleep(backoff.failed(len(self._addresses)))
 
     async def _connect(self, backoff: Backoff) -> None:

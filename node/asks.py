@@ -59,6 +59,11 @@ def check_wait(wait: str) -> None:
         raise Refused(f"wait={wait!r}: it is 'ordered', 'accepted' or 'none'", wait=wait)
 
 
+def still_waits(count: int) -> str:
+    """What a flush adds to its error."""
+    return f"; {count:,} that nobody waits for have none yet, and still go out"
+
+
 def produce(
     topic: str,
     value: Text,

@@ -18,7 +18,7 @@ from .asyncline import AsyncLine
 from .clientcalls import Receipt, Receipts
 from .columns import HeadersLike
 from .entries import Entries
-from .errors import Disconnected, DuckrowError
+from .errors import Disconnected
 from .parts import Text
 from .topicinfo import Pin, Pinned, TopicInfo
 
@@ -88,13 +88,14 @@ class AsyncClient(AsyncLine):
 
         Raises:
             DuckrowError: the first thing that went wrong with it.
+            Timeout: not all of it has one yet; nothing is given up, and it goes on.
         """
         deadline = self._now() + (self._timeout if timeout is None else timeout)
-        while self._unwatched:
-            try:
-                await self._result(next(iter(self._unwatched)), deadline - self._now())
-            except DuckrowError:
-                break  # it is among the errors
+        await self._pass()
+        while self._unwatched and not self._errors:
+            if self._now() >= deadline:
+                raise self._too_late(asks.still_waits(len(self._unwatched)))
+            await self._wait_until_received(deadline - self._now())
         self._raise_unwatched()
 
     async def receipt(self, receipt: str | Receipt, *, timeout: float | None = None) -> Receipt:

@@ -108,12 +108,14 @@ class AsyncLine(ABC):
 
     def _give_up(self, call: Call) -> None:
         if not call.done:
-            where = " or ".join(map(str, self._addresses))
-            why = self._core.trouble(self._trouble)
-            self._core.give_up(
-                call, Timeout(f"no answer came in time from {where}{why}", node=where)
-            )
+            self._core.give_up(call, self._too_late())
             self._kick()
+
+    def _too_late(self, more: str = "") -> Timeout:
+        """What whoever waited is told."""
+        where = " or ".join(map(str, self._addresses))
+        why = self._core.trouble(self._trouble)
+        return Timeout(f"no answer came in time from {where}{why}{more}", node=where)
 
     def _note_unwatched(self, call: Call) -> None:
         self._unwatched.pop(call, None)
@@ -143,6 +145,7 @@ class AsyncLine(ABC):
         self._trouble = error
         self._next_address += 1
         self._core.lost()
+        self._has_come()
 
     # -- to be done by each library in its way --------------------------------------------------------
 
@@ -173,6 +176,10 @@ class AsyncLine(ABC):
     @abstractmethod
     async def _wait_until_received(self, seconds: float) -> None:
         """Until something came, or the time is over."""
+
+    @abstractmethod
+    def _has_come(self) -> None:
+        """Something came, or calls have ended in another way."""
 
     @abstractmethod
     def _kick(self) -> None:

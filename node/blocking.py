@@ -10,7 +10,7 @@ own.  What was produced with `wait="none"` goes out with the calls that follow, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -96,14 +96,12 @@ class Client:
 
         Raises:
             DuckrowError: the first thing that went wrong with it.
+            Timeout: not all of it has one yet; nothing is given up, and it goes on.
         """
         deadline = self._line.deadline(self._timeout if timeout is None else timeout)
         self._forget_the_parents()
-        while self._unwatched:
-            try:
-                self._line.wait(next(iter(self._unwatched)), deadline)
-            except DuckrowError:
-                break  # it is among the errors
+        if not self._line.wait_until(_Flushed(self._unwatched, self._errors), deadline):
+            raise self._line.too_late(asks.still_waits(len(self._unwatched)))
         self._raise_unwatched()
 
     def receipt(self, receipt: str | Receipt, *, timeout: float | None = None) -> Receipt:
@@ -406,3 +404,14 @@ class Client:
 
     def _ask_again(self, receipt: Receipt) -> Receipt:
         return self._receipt_of(self._do(asks.receipt(receipt, None, wait=True)))
+
+
+class _Flushed:
+    """Everything has its answer, or something went wrong."""
+
+    def __init__(self, unwatched: Collection[Call], errors: Collection[DuckrowError]) -> None:
+        self._unwatched, self._errors = unwatched, errors
+
+    @property
+    def done(self) -> bool:
+        return bool(self._errors) or not self._unwatched

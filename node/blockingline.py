@@ -87,17 +87,7 @@ class Line:
             raise Disconnected("this was begun before the process was forked")
         try:
             while not call.done:
-                if self._receiving.acquire(blocking=False):
-                    try:
-                        self._has_leader = True
-                        self._lead(call, deadline)
-                    finally:
-                        self._has_leader = False
-                        self._receiving.release()
-                        if self._waiters:
-                            self._wake()
-                else:
-                    self._attend(call, deadline)
+                self._go_on(call, deadline)
                 if not call.done and self.is_closed:
                     self._core.fail(Disconnected("this client was closed"))
                 if not call.done and time.monotonic() >= deadline:
@@ -108,11 +98,29 @@ class Line:
             raise
         return call.result()
 
+    def _go_on(self, doing: Doing, deadline: float) -> None:
+        """Receives for all, or lets another thread do so for a while."""
+        if not self._receiving.acquire(blocking=False):
+            self._attend(doing, deadline)
+            return
+        try:
+            self._has_leader = True
+            self._lead(doing, deadline)
+        finally:
+            self._has_leader = False
+            self._receiving.release()
+            if self._waiters:
+                self._wake()
+
     def give_up(self, call: Call) -> None:
         if not call.done and not self.is_closed and self.process == os.getpid():
-            where = self._where()
-            error = Timeout(f"no answer came in time from {where}{self._why()}", node=where)
+            error = self.too_late()
             self._inside(lambda: self._core.give_up(call, error))
+
+    def too_late(self, more: str = "") -> Timeout:
+        """What whoever waited is told."""
+        where = self._where()
+        return Timeout(f"no answer came in time from {where}{self._why()}{more}", node=where)
 
     def advance(self) -> None:
         """Sends what can go now, and takes what has come; never waits."""
@@ -139,11 +147,7 @@ class Line:
         """Sends and receives until it is done, which this tells, or there is no more time."""
         try:
             while not doing.done and not self.is_closed and time.monotonic() < deadline:
-                with self._receiving:
-                    self._has_leader = True
-                    self._lead(doing, deadline)
-                    self._has_leader = False
-                self._wake()
+                self._go_on(doing, deadline)
         except BaseException:
             self._interrupted()
             raise
@@ -239,7 +243,7 @@ class Line:
             self._has_leader = False
         self._wake()
 
-    def _attend(self, call: Call, deadline: float) -> None:
+    def _attend(self, call: Doing, deadline: float) -> None:
         """While another thread receives."""
         self._send_own()
         while self._out and not call.done and time.monotonic() < deadline:

@@ -95,6 +95,10 @@ class Client(AsyncClient):
         with trio.move_on_after(max(0.0, seconds)):
             await self._came.wait()
 
+    def _has_come(self) -> None:
+        self._came.set()
+        self._came = trio.Event()
+
     def _kick(self) -> None:
         stream = self._stream
         if stream is None:
@@ -154,6 +158,7 @@ class Client(AsyncClient):
             except Refused as error:  # it will not let us in
                 self._lost(error)
                 self._core.fail(error)
+                self._has_come()
             await trio.sleep(backoff.failed(len(self._addresses)))
 
     async def _connect(self, backoff: Backoff) -> None:
@@ -208,8 +213,7 @@ class Client(AsyncClient):
             core.receive_data(self._buffer[:count])
         else:
             core.buffer_filled(count)
-        self._came.set()
-        self._came = trio.Event()
+        self._has_come()
         self._kick()
 
 

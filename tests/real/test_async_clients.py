@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,6 +87,31 @@ def test_what_was_produced_is_pulled(node: duckrow.Node, run: Callable[..., None
         assert (await row.create_topic(topic)).partitions[0].last == 0
 
     run(node.url, use)
+
+
+@BOTH
+def test_a_flush_that_is_cancelled_or_has_no_more_time_gives_nothing_up(
+    tmp_path: Path, run: Callable[..., None]
+) -> None:
+    async def use(row: AsyncClient) -> None:
+        for value in ("1", "2", "3"):
+            await row.produce("t", value, wait="none")
+        with pytest.raises(
+            duckrow.Timeout, match="3 that nobody waits for have none yet, and still"
+        ):
+            await row.flush(timeout=0.01)
+        if run is in_trio:
+            with trio.move_on_after(0.01) as scope:
+                await row.flush()
+            assert scope.cancelled_caught
+        else:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(row.flush(), 0.01)
+        with duckrow.Node(listen=f"unix:{tmp_path}/node.sock"):
+            await row.flush()
+            assert [entry.value for entry in await row.pull("t")] == [b"1", b"2", b"3"]
+
+    run(f"duck+unix://{tmp_path}/node.sock", use)
 
 
 @BOTH

@@ -207,6 +207,37 @@ def test_a_thread_may_wait_for_ever_while_another_receives(node: duckrow.Node) -
     assert receipt.number
 
 
+def test_a_thread_that_watches_does_not_wait_for_another_that_pulls(node: duckrow.Node) -> None:
+    with duckrow.connect(node.url, name="shared") as row:
+        reader = threading.Thread(target=row.pull, args=("quiet",), kwargs={"wait": SECONDS})
+        reader.start()
+        while not any(
+            each["reading"] for each in node.client.clients() if each["name"] == "shared"
+        ):
+            pass
+        node.client.produce("t", "x")
+        news = row.watch().wait({("t", None): {}}, SECONDS)
+        waits_still = reader.is_alive()
+        row.produce("quiet", "x")
+        reader.join()
+
+    assert news == [("t", None)]
+    assert waits_still
+
+
+def test_a_flush_that_has_no_more_time_gives_nothing_up(tmp_path: Path) -> None:
+    with duckrow.connect(f"duck+unix://{tmp_path}/node.sock") as row:
+        for value in ("1", "2", "3"):
+            row.produce("t", value, wait="none")
+        with pytest.raises(
+            duckrow.Timeout, match="3 that nobody waits for have none yet, and still"
+        ):
+            row.flush(timeout=0.01)
+        with duckrow.Node(listen=f"unix:{tmp_path}/node.sock"):
+            row.flush()
+            assert everything(row, "t") == [b"1", b"2", b"3"]
+
+
 def test_a_client_that_is_closed_lets_the_others_go(node: duckrow.Node) -> None:
     row = duckrow.connect(node.url)
     errors: list[duckrow.DuckrowError] = []
