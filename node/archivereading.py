@@ -2,7 +2,7 @@
 
     listing ──► file ──► row group ──► batches          the last few of each are remembered
 
-A number that no known file has makes it list the partition anew.  Page checksums are compared when
+A number that no known file has, or a file that has gone, makes it list the partition anew.  Page checksums are compared when
 a row group is read, so a damaged one is `Corrupt` and never wrong entries.  Blocking; a client that
 is not calls it in a thread.
 """
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta  # sim-ok: what a footer says; no clock is read
+from functools import partial
 from itertools import accumulate
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .archivefooter import Digest, Footer
 from .archivenames import Named, Span, tidy
@@ -30,6 +31,7 @@ GROUPS_BYTES: Final = 128 * MIB  # of row groups in memory, about
 FILES_KEPT: Final = 32  # footers
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+T = TypeVar("T")
 
 
 class Run(NamedTuple):
@@ -65,8 +67,7 @@ class Archive:
             Corrupt: a file is not what was written.
             NotFound: the archive cannot be reached from here.
         """
-        with self._reading:
-            return self._run(topic, topic_id, partition, numbers, limit, max_bytes)
+        return self._look(lambda: self._run(topic, topic_id, partition, numbers, limit, max_bytes))
 
     def reach(self) -> None:
         """
@@ -91,22 +92,26 @@ class Archive:
         Raises:
             Corrupt, NotFound: see `run`.
         """
-        with self._reading:
-            found: list[Batch] = []
-            spans = self._listed(topic, partition, fresh=True)
-            for span in reversed([span for span in spans if span.first < below]):
-                name = Named(topic, partition, span)
-                if self._file(name).footer.topic_id != topic_id:
-                    continue
-                start = max(span.first, min(span.last, below - 1) + 1 - count)
-                batches = [batch for batch in self._groups_of(name, start) if batch.first < below]
-                if batches and batches[-1].last >= below:
-                    batches[-1] = batches[-1].part(0, below - batches[-1].first)
-                found = batches + found
-                count -= sum(map(len, batches))
-                if count < 1:
-                    break
-            return found
+        return self._look(lambda: self._last(topic, topic_id, partition, below, count))
+
+    def _last(
+        self, topic: str, topic_id: int, partition: int, below: int, count: int
+    ) -> list[Batch]:
+        found: list[Batch] = []
+        spans = self._listed(topic, partition, fresh=True)
+        for span in reversed([span for span in spans if span.first < below]):
+            name = Named(topic, partition, span)
+            if self._file(name).footer.topic_id != topic_id:
+                continue
+            start = max(span.first, min(span.last, below - 1) + 1 - count)
+            batches = [batch for batch in self._groups_of(name, start) if batch.first < below]
+            if batches and batches[-1].last >= below:
+                batches[-1] = batches[-1].part(0, below - batches[-1].first)
+            found = batches + found
+            count -= sum(map(len, batches))
+            if count < 1:
+                break
+        return found
 
     def _run(
         self,
@@ -139,13 +144,15 @@ class Archive:
         Raises:
             Corrupt, NotFound: see `run`.
         """
-        with self._reading:
-            for span in self._listed(topic, partition, fresh=True):
-                if span.last < since:
-                    continue
-                if self._file(Named(topic, partition, span)).footer.topic_id == topic_id:
-                    return max(span.first, since)
-            return None
+        return self._look(lambda: self._first(topic, topic_id, partition, since))
+
+    def _first(self, topic: str, topic_id: int, partition: int, since: int) -> int | None:
+        for span in self._listed(topic, partition, fresh=True):
+            if span.last < since:
+                continue
+            if self._file(Named(topic, partition, span)).footer.topic_id == topic_id:
+                return max(span.first, since)
+        return None
 
     def tables(self, topic: str, topic_id: int, partition: int, numbers: Span) -> Iterator[Any]:
         """These numbers as tables of Arrow, from the first on, as far as there is no gap.
@@ -155,17 +162,20 @@ class Archive:
         """
         at = numbers.first
         while at <= numbers.last:
-            with self._reading:
-                name = self._holder(topic, partition, at)
-                if name is None or name.span.first > at:
-                    return
-                file = self._file(name)
-                if file.footer.topic_id != topic_id:
-                    return
-                found = file.rows_from(at)
+            found = self._look(partial(self._table, topic, topic_id, partition, at))
+            if found is None:
+                return
             part = found.slice(0, numbers.last + 1 - at)
             at += part.num_rows
             yield part
+
+    def _table(self, topic: str, topic_id: int, partition: int, at: int) -> Any:
+        """From this number on, some; None: it is not here."""
+        name = self._holder(topic, partition, at)
+        if name is None or name.span.first > at:
+            return None
+        file = self._file(name)
+        return file.rows_from(at) if file.footer.topic_id == topic_id else None
 
     def since(self, topic: str, topic_id: int, partition: int, time: int) -> int | None:
         """The first number at or after a time; None: all that is here is older.
@@ -173,8 +183,7 @@ class Archive:
         Raises:
             Corrupt, NotFound: see `run`.
         """
-        with self._reading:
-            return self._since(topic, topic_id, partition, time)
+        return self._look(lambda: self._since(topic, topic_id, partition, time))
 
     def _since(self, topic: str, topic_id: int, partition: int, time: int) -> int | None:
         spans = self._listed(topic, partition, fresh=True)
@@ -227,11 +236,7 @@ class Archive:
 
     def _file(self, name: Named) -> _File:
         if name.path not in self._files:
-            try:
-                self._files[name.path] = _File(self.place, name)
-            except FileNotFoundError as error:
-                self._spans.pop((name.topic, name.partition), None)
-                raise self._away(error) from error
+            self._files[name.path] = _File(self.place, name)
             if len(self._files) > FILES_KEPT:
                 self._files.popitem(last=False)
         self._files.move_to_end(name.path)
@@ -252,6 +257,23 @@ class Archive:
             for batch in batches[bisect_left(batches, start, key=lambda each: each.last) :]:
                 yield batch if batch.first >= start else batch.part(start - batch.first, len(batch))
 
+    def _look(self, read: Callable[[], T]) -> T:
+        """A compaction may have put a file into a larger one since it was listed: then once more.
+
+        Raises:
+            NotFound: that is not why it has gone.
+        """
+        with self._reading:
+            try:
+                return read()
+            except FileNotFoundError:
+                self._spans.clear()
+                self._files.clear()
+            try:
+                return read()
+            except FileNotFoundError as error:
+                raise self._away(error) from error
+
     def _away(self, error: OSError) -> NotFound:
         return NotFound(f"the archive at {self.place} cannot be read from here: {error}")
 
@@ -267,8 +289,8 @@ class _File:
         """
         from pyarrow import parquet
 
-        self.name, self._where = name, f"{place}/{name.path}"
-        with _told(self._where):
+        self.name, self.where = name, f"{place}/{name.path}"
+        with _told(self.where):
             self._parquet = parquet.ParquetFile(
                 place.open(name.path), page_checksum_verification=True
             )
@@ -277,11 +299,11 @@ class _File:
             self.groups: int = metadata.num_row_groups
             rows = [metadata.row_group(group).num_rows for group in range(self.groups)]
         if not self._parquet.schema_arrow.equals(schema()):
-            raise Corrupt(f"{self._where} has other columns than a file of an archive")
+            raise Corrupt(f"{self.where} has other columns than a file of an archive")
         self._starts = [*accumulate(rows, initial=name.span.first)][:-1]
         if self.footer.named != name or sum(rows) != len(name.span):
             raise Corrupt(
-                f"{self._where} has {sum(rows):,} rows, and its footer says {self.footer.named.path}"
+                f"{self.where} has {sum(rows):,} rows, and its footer says {self.footer.named.path}"
             )
 
     def group_of(self, number: int) -> int:
@@ -312,7 +334,7 @@ class _File:
         Raises:
             Corrupt: it cannot be read.
         """
-        with _told(self._where):
+        with _told(self.where):
             return self._parquet.read_row_group(group)
 
 
@@ -344,17 +366,32 @@ def verified(place: Place, name: Named) -> Footer:
         FileNotFoundError: it is not there.
     """
     file = _File(place, name)
-    digest, at = Digest(), name.span.first
+    for _ in _checked(file):
+        pass
+    return file.footer
+
+
+def entries_in(place: Place, name: Named) -> Iterator[Batch]:
+    """All of a file; whether it is what was written shows at the end.
+
+    Raises:
+        Corrupt, FileNotFoundError: see `verified`.
+    """
+    yield from _checked(_File(place, name))
+
+
+def _checked(file: _File) -> Iterator[Batch]:
+    digest, at = Digest(), file.name.span.first
     for group in range(file.groups):
         table = file.table(group)
         digest.put(table)
-        for batch in batches_of(name, table):
+        for batch in batches_of(file.name, table):
             if batch.first != at:
-                raise Corrupt(f"{place}/{name.path}: {batch.first:,} stands where {at:,} should")
+                raise Corrupt(f"{file.where}: {batch.first:,} stands where {at:,} should")
+            yield batch
             at = batch.last + 1
     if digest.hex() != file.footer.digest:
         raise Corrupt(
-            f"{place}/{name.path}: its rows have the digest {digest.hex()[:16]}…, and when it was "
+            f"{file.where}: its rows have the digest {digest.hex()[:16]}…, and when it was "
             f"written they had {file.footer.digest[:16]}…"
         )
-    return file.footer

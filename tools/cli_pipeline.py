@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .pipeline import cli_audit, cli_latency, cli_metrics, cli_replay, cli_topics
+from .pipeline import cli_audit, cli_compact, cli_latency, cli_metrics, cli_replay, cli_topics
 
 COMMANDS: Final = (
     cli_audit.COMMAND,
@@ -12,4 +12,5 @@ COMMANDS: Final = (
     cli_topics.COMMAND,
     cli_metrics.COMMAND,
     cli_replay.COMMAND,
+    cli_compact.COMMAND,
 )

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from clikit import duckrow
+from duckrow.tools.command import UsageError
 from duckrow.tools.pipeline.audit import SEGMENT, Stretch, behind, common, runs_of, segments_of
-from duckrow.tools.pipeline.nodes import Seen, named
+from duckrow.tools.pipeline.nodes import Seen, archives, named
 
 
 def test_what_all_nodes_have_is_compared_and_the_rest_is_behind() -> None:
@@ -48,6 +49,14 @@ def test_nodes_of_the_same_name_are_told_apart_by_their_addresses() -> None:
 
     assert [each.name for each in named(nodes)] == ["m1 (duck://a:1)", "m1 (duck://b:1)"]
     assert [each.name for each in named(nodes[:1])] == ["m1"]
+
+
+def test_an_archive_is_that_of_all_nodes_or_there_is_one_for_each() -> None:
+    assert archives([], 2) == ["", ""]
+    assert archives(["a"], 2) == ["a", "a"]
+    assert archives(["a", "b"], 2) == ["a", "b"]
+    with pytest.raises(UsageError, match="--archive is given 2 times, and there are 3 nodes"):
+        archives(["a", "b"], 3)
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "java"])

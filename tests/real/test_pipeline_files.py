@@ -10,6 +10,7 @@ import pytest
 from duckrow.node.archivenames import Span
 from duckrow.node.archiveplace import Place
 from duckrow.node.errors import NotFound, Refused
+from duckrow.tools.pipeline.nodes import extents
 from duckrow.tools.pipeline.replay import Piece
 from duckrow.tools.pipeline.replaying import history
 from real.archivekit import archived, archiver, node_with_archive, produce
@@ -58,3 +59,20 @@ def test_a_history_that_is_not_there_is_told(place: Place) -> None:
     for topic, partition, first in (("u", None, 1), ("t", 1, 1), ("t", 0, 301)):
         with pytest.raises(NotFound, match="has no such entries of"):
             history(place, topic, partition, first, 1 << 62)
+
+
+def test_with_an_archive_a_node_begins_where_its_history_does(tmp_path: Path) -> None:
+    """What is pruned, and in no file yet, is kept for the archive."""
+    with node_with_archive() as row:
+        produce(row, 350)
+        assert extents(row, ["t"]) == {("t", 0): (201, 350)}
+        Place(str(tmp_path)).begin("empty")
+        assert extents(row, [], str(tmp_path)) == {("t", 0): (1, 350)}
+
+        archived(archiver(row, tmp_path))
+        produce(row, 100, first=351)
+
+        assert extents(row, ["t"], str(tmp_path)) == {("t", 0): (1, 450)}
+        assert extents(row, ["t"]) == {("t", 0): (301, 450)}
+        with pytest.raises(NotFound, match="there is no archive at"):
+            extents(row, ["t"], str(tmp_path / "elsewhere"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +21,7 @@ from duckrow.tools.pipeline.audit import (
     wanted_table,
 )
 from duckrow.tools.pipeline.nodes import Seen, rows
+from real.archivekit import archived, archiver
 
 # The session begins in the first of them, and a machine may be busy.
 pytestmark = pytest.mark.timeout(600)
@@ -117,6 +120,29 @@ def test_the_command_says_that_a_node_is_as_it_should_be(node: duckrow.Node) -> 
         "changed": 0,
         "differences": [],
     }
+
+
+@pytest.mark.usefixtures("spark")
+def test_with_an_archive_what_was_pruned_is_compared_too(tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    with duckrow.Node() as node:  # on a disk: what is not durable is not archived
+        node.client.create_topic("rides", archive=10, max_entries=10)
+        node.client.produce_many("rides", ["x"] * 45)
+        archived(archiver(node.client, place))
+        (lost,) = place.rglob("*11-*20.parquet")
+        lost.unlink()
+
+        done = command(f"--url {node.url} pipeline audit --archive {place} --limit 1 -o json")
+
+    found = json.loads(done.out)
+    assert done.code == 1
+    assert {name: found[name] for name in ("entries", "gaps", "duplicates", "changed")} == {
+        "entries": 45,
+        "gaps": 10,
+        "duplicates": 0,
+        "changed": 0,
+    }
+    assert [each["offset"] for each in found["differences"]] == [11]
 
 
 @pytest.mark.usefixtures("spark")

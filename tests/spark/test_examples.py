@@ -32,7 +32,7 @@ def test_an_example_of_the_help_runs(
     with duckrow.Node() as node, ExitStack() as stack:
         row = node.client
         row.create_topic("rides", archive=2, max_entries=1)
-        row.produce_many("rides", ["7 km", "2 km", "11 km"], keys=["bus", "tram", "bus"])
+        row.produce_many("rides", ["7 km", "2 km", "11 km"] * 2, keys=["bus", "tram", "bus"] * 2)
         archived(archiver(row, tmp_path / "archive"))
         samplefiles.record(row, "trips", [*rows(trips("a1", 2, "chain", 10, count=5))])
         row.produce("measured", '{"name": "ms", "value": 2.5}')

@@ -91,3 +91,25 @@ def test_measurements_are_in_the_database_once_however_often_they_are_read(
     assert [row[5:7] for row in found[1:3]] == [("ms", 0.5), ("ms", 1.0)]
     assert found[3][7] == {"test": "login", "try": "3"}
     assert found[100][5:] == ("cpu", 0.25, {})
+
+
+@pytest.mark.usefixtures("spark")
+def test_files_of_an_archive_become_few_and_what_is_damaged_is_told(tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    with duckrow.Node() as node:
+        row = node.client
+        row.create_topic("rides", partitions=2, archive=10, max_entries=10)
+        for partition in (0, 1):
+            row.produce_many("rides", texts(1, 60), partition=partition)
+        archived(archiver(row, place))
+    (damaged,) = place.glob("*/partition=1/*-*20.parquet")
+    damaged.write_bytes(damaged.read_bytes()[:-8])
+
+    done = command(f"pipeline compact --archive {place} --entries 20 -o json")
+
+    assert (done.code, done.err) == (1, "")
+    found = json.loads(done.out)
+    (failed,) = found.pop("failed")
+    assert found == {"archive": str(place), "made": 3, "before": 10, "after": 7}
+    assert failed["file"] == f"topic=rides/partition=1/{1:020}-{20:020}.parquet"
+    assert f"{11:020}-{20:020}.parquet cannot be read" in failed["why"]

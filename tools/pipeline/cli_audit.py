@@ -70,15 +70,17 @@ def _seen(args: Args, console: Console) -> list[Seen]:
     """
     from duckrow.node.addresses import own_socket, url_of
 
-    from .nodes import Seen, extents, named
+    from .nodes import Seen, archives, extents, named
 
     token = console.environ.get("DUCKROW_TOKEN", "")
     found = []
     with ExitStack() as stack:
-        for url in each_of(args, console):
+        urls = each_of(args, console)
+        for url, archive in zip(urls, archives(args.archive or (), len(urls)), strict=True):
             client = stack.enter_context(client_of(args, console, url))
             at = url or url_of(own_socket(console.environ, os.getuid()))
-            found.append(Seen(client.status()["node"], at, token, extents(client, args.topic)))
+            there = extents(client, args.topic, archive)
+            found.append(Seen(client.status()["node"], at, token, there, archive))
     return named(found)
 
 
@@ -95,6 +97,12 @@ COMMAND: Final = Command(
             default=DIFFERENCES,
             metavar="N",
             said=f"differences that are listed; all are counted ({DIFFERENCES})",
+        ),
+        option(
+            "--archive",
+            metavar="PLACE",
+            many="repeat",
+            said="compare what was pruned, too: an archive for all nodes, or one for each",
         ),
         MASTER,
     ),

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from .audit import Extents, Stretch
+from ..archivecare import reached
+from ..command import UsageError
+from .audit import Extents, Place, Stretch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,21 +24,55 @@ class Seen(NamedTuple):
     url: str
     token: str
     extents: Extents
+    archive: str = ""  # its place; empty: only what the node has itself
 
 
-def extents(client: Client, topics: Sequence[str]) -> Extents:
+def extents(client: Client, topics: Sequence[str], archive: str = "") -> Extents:
     """Of these topics, or of all; one that the node does not have is left out.
 
     Raises:
-        DuckrowError: the node does not answer.
+        DuckrowError: the node does not answer; or the archive is not there.
     """
     there = client.topics()
-    return {
+    found = {
         (name, each.partition): (each.first, each.last)
         for name in (topics or there)
         if name in there
         for each in client.topic(name).partitions
     }
+    return _with_archive(client, archive, found) if archive else found
+
+
+def archives(places: Sequence[str], nodes: int) -> list[str]:
+    """That of each node: one for all, or one for each in their order.
+
+    Raises:
+        UsageError: there are more or fewer.
+    """
+    if len(places) <= 1:
+        return [*(places or [""])] * nodes
+    if len(places) != nodes:
+        raise UsageError(
+            f"--archive is given {len(places)} times, and there are {nodes} nodes: name one archive for "
+            "all, or one for each in the order of their addresses"
+        )
+    return [*places]
+
+
+def _with_archive(client: Client, place: str, found: Extents) -> Extents:
+    """Each begins where the archive does, or what the node keeps for it."""
+    from duckrow.node.archivereading import Archive
+
+    archive = Archive(reached(place))
+    kept = {(pin.topic, pin.partition): pin.kept for pin in client.pins().pins}
+    ids = {topic: client.topic(topic).id for topic in {topic for topic, _ in found}}
+
+    def oldest(at: Place, first: int) -> int:
+        topic, partition = at
+        archived = archive.first(topic, ids[topic], partition)
+        return min(first, kept.get(at, first), first if archived is None else archived)
+
+    return {at: (oldest(at, first), last) for at, (first, last) in found.items()}
 
 
 def named(found: Sequence[Seen]) -> list[Seen]:
@@ -70,6 +106,8 @@ def _reader(spark: SparkSession, node: Seen, stretches: Sequence[Stretch]) -> Da
     }
     if node.token:
         options["token"] = node.token
+    if node.archive:  # what it lacks is a gap, and no reason to give up
+        options |= {"archive": node.archive, "failOnDataLoss": "false"}
     return spark.read.format("duckrow").options(**options).load()
 
 
