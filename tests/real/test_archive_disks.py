@@ -201,7 +201,7 @@ def test_an_archive_of_another_row_takes_nothing_until_somebody_says_that_it_may
         archived(archiver(row, tmp_path / "one"))
         assert (told(row)["pinned"], told(row)["trouble"]) == (0, "")
     assert len(rows(tmp_path / "one", "u")) == 400
-    assert cli(f"archive init {tmp_path}/nowhere --adopt").code == 1
+    assert cli(f"archive init {tmp_path}/nowhere --adopt").code == 3
 
 
 def test_verify_finds_a_file_that_is_damaged_and_one_that_is_missing(tmp_path: Path) -> None:
