@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from duckrow.node.archivenames import Span
-from duckrow.node.archiveplace import Place
+from duckrow.node.archiveplace import Mark, Place
 from duckrow.node.errors import NotFound, Refused
 from duckrow.tools.pipeline.nodes import extents
 from duckrow.tools.pipeline.replay import Piece
@@ -66,7 +66,7 @@ def test_with_an_archive_a_node_begins_where_its_history_does(tmp_path: Path) ->
     with node_with_archive() as row:
         produce(row, 350)
         assert extents(row, ["t"]) == {("t", 0): (201, 350)}
-        Place(str(tmp_path)).begin("empty")
+        Place(str(tmp_path)).begin(Mark("empty"))
         assert extents(row, [], str(tmp_path)) == {("t", 0): (1, 350)}
 
         archived(archiver(row, tmp_path))
