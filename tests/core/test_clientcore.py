@@ -329,6 +329,20 @@ def test_a_busy_node_is_asked_again(client: Client, toy: Toy) -> None:
     assert number(call) == 1
 
 
+def test_a_clock_that_is_set_back_during_a_pause_ends_it(client: Client, toy: Toy) -> None:
+    refuse_once(toy, NoQuorum("busy"))
+    call = client.core.produce("t", b"1")
+    client.take_and_send()
+    client.take_and_send()
+    assert client.core.pause_seconds()
+    client.now -= 3_600_000_000
+
+    assert client.core.pause_seconds() is None
+    client.take_and_send()
+    client.take_and_send()
+    assert number(call) == 1
+
+
 def test_a_skip_that_is_refused_goes_again_after_a_pause(client: Client, toy: Toy) -> None:
     call = client.core.produce("t", b"v")
     client.send()
