@@ -208,8 +208,8 @@ def test_an_entry_is_traced_at_every_node_of_a_cluster_file(tmp_path: Path) -> N
         members = f'[members.m1]\nid = 1\naddress = "tcp://127.0.0.1:1"\nurl = "{node.url}"\n'
         away = '[members.m2]\nid = 2\naddress = "tcp://127.0.0.1:2"\nurl = "duck://127.0.0.1:2"\n'
         file.write_text(members + away)
-        found = duckrow(f"trace t 1 --timeout 200ms --cluster {file} -o jsonl")
-        missing = duckrow(f"trace t 2 --timeout 200ms --cluster {file} -o jsonl")
+        found = duckrow(f"trace t 1 --timeout 2s --cluster {file} -o jsonl")
+        missing = duckrow(f"trace t 2 --timeout 2s --cluster {file} -o jsonl")
 
     assert [row["state"] for row in found.rows] == ["there", "unknown"]
     assert found.rows[1]["node"] == "m2"
