@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, TypeVar
 
-from .addresses import Address, own_socket, read_url
+from .addresses import Address, Unix, own_socket, read_url
 from .blocking import TIMEOUT, Client
+from .errors import Refused
 
 URL: Final = "DUCKROW_URL"
 TOKEN: Final = "DUCKROW_TOKEN"
@@ -50,8 +52,33 @@ def addresses(url: str | None, environ: Mapping[str, str]) -> tuple[Address, ...
     Raises:
         Refused: it is no URL of a node.
     """
-    found = url or environ.get(URL)
-    return read_url(found) if found else (own_socket(environ, os.getuid()),)
+    if found := url or environ.get(URL):
+        return read_url(found)
+    own = own_socket(environ, os.getuid())
+    check_own(own, environ)
+    return (own,)
+
+
+def check_own(own: Unix, environ: Mapping[str, str]) -> None:
+    """A folder in /tmp may have been made by anybody, who then could read what goes to its sockets.
+
+    Raises:
+        Refused: it was.
+    """
+    if environ.get("XDG_RUNTIME_DIR"):
+        return  # made by the system, for this user
+    folder = Path(own.path).parent
+    try:
+        owner = folder.lstat().st_uid
+    except FileNotFoundError:
+        return
+    if owner != os.getuid():
+        raise Refused(
+            f"{folder} belongs to user {owner}, who could read what goes there: have it taken away, or "
+            "set XDG_RUNTIME_DIR to a folder of your own",
+            folder=str(folder),
+            owner=owner,
+        )
 
 
 def secret(token: str | None, environ: Mapping[str, str]) -> str:

@@ -122,15 +122,19 @@ def bridge_of(
 def options_of(config: Config, console: Console) -> DaemonOptions:
     from duckrow.node.addresses import own_socket, read_listen
     from duckrow.node.alone import Options
+    from duckrow.node.connecting import check_own
     from duckrow.node.daemon import DaemonOptions
     from duckrow.node.server import ServerOptions
 
     from .cli import version
 
     node, own = config.node, own_socket(console.environ, os.getuid())
+    listen = node.addresses(own)
+    if own in listen:
+        check_own(own, console.environ)
     return DaemonOptions(
         data=Path(node.data).expanduser(),
-        listen=node.addresses(own),
+        listen=listen,
         http=read_listen(config.http.listen, own) if config.http.listen else None,
         node=Options(store=config.store.options()),
         server=ServerOptions(

@@ -26,10 +26,12 @@ def client_of(
     """
     import duckrow
     from duckrow.node.addresses import own_socket, url_of
+    from duckrow.node.connecting import check_own
 
     url = url or args.url or console.environ.get("DUCKROW_URL")
     if not url:
         own = own_socket(console.environ, os.getuid())
+        check_own(own, console.environ)
         if not Path(own.path).exists():
             raise duckrow.Disconnected(
                 f"no node of yours runs here, at {own.path}: start one with `duckrow node`, or say "

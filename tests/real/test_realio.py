@@ -252,6 +252,42 @@ def test_a_closed_file_never_touches_the_file_that_got_its_number(tmp_path: Path
     trio.run(main)
 
 
+def test_a_sync_reaches_the_file_and_a_sync_of_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, Path]] = []
+
+    def told(name: str) -> None:
+        sync = getattr(os, name)
+
+        def told_and_done(fd: int) -> None:
+            synced.append((name, Path(f"/proc/self/fd/{fd}").readlink()))
+            sync(fd)
+
+        monkeypatch.setattr(os, name, told_and_done)
+
+    async def main() -> None:
+        disk = RealDisk.at(tmp_path)
+        row = await disk.folder("row")
+        file = await row.open("log", create=True)
+        await file.sync()
+        await row.sync_names()
+        await disk.sync_names()
+        await row.reserve("reserve", 10)
+
+    told("fsync")
+    told("fdatasync")
+    trio.run(main)
+
+    row = tmp_path / "row"
+    assert synced == [
+        ("fdatasync", row / "log"),
+        ("fsync", row),
+        ("fsync", tmp_path),
+        ("fdatasync", row / "reserve"),
+    ]
+
+
 def test_unlinking_a_reserve_frees_its_bytes(tmp_path: Path) -> None:
     async def main() -> None:
         disk = RealDisk.at(tmp_path)
