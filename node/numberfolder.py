@@ -7,6 +7,7 @@ that a power loss can take back.  What no file holds is in the snapshots (`Numbe
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 import trio
@@ -19,6 +20,8 @@ from .numbers import Numbers
 from .numberscrub import Pace, scrub_file
 
 _SUFFIX = ".numbers"
+_DIGITS = 8
+_IS_OURS = re.compile(rf"\d{{{_DIGITS}}}{re.escape(_SUFFIX)}", re.ASCII).fullmatch
 _ASIDE = "writing"
 
 
@@ -47,7 +50,7 @@ class NumberFolder:
 
     async def names(self) -> list[str]:
         """Of the files that are there, oldest first."""
-        return [name for name in await self._folder.names() if name.endswith(_SUFFIX)]
+        return [name for name in await self._folder.names() if _IS_OURS(name)]
 
     async def load(
         self, store: bytes, end: int, formers: Collection[bytes] = (), *, keep: bool = False
@@ -184,4 +187,4 @@ def _stranger(file: NumberFile, name: str, stores: Sequence[bytes], end: int) ->
 
 
 def _name(segment: int) -> str:
-    return f"{segment:08d}{_SUFFIX}"
+    return f"{segment:0{_DIGITS}d}{_SUFFIX}"

@@ -14,6 +14,7 @@ Each is `u32 length | u32 crc32c, salted with its ordinal | CBOR`, so that chunk
 from __future__ import annotations
 
 import errno
+import re
 import struct
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any
@@ -34,6 +35,8 @@ IDLE_SHARE = 9.0  # after each slice the writer rests nine times as long: a tent
 _LENGTHS = struct.Struct("<II")
 _ASIDE = "writing"
 _NAME = "snapshot-"
+_DIGITS = 20
+_IS_OURS = re.compile(rf"{_NAME}\d{{{_DIGITS}}}", re.ASCII).fullmatch
 _END = "end"
 
 
@@ -268,7 +271,7 @@ class Snapshots:
 
     async def names(self) -> list[str]:
         """Of the files that are there, oldest first."""
-        return [name for name in await self._folder.names() if name.startswith(_NAME)]
+        return [name for name in await self._folder.names() if _IS_OURS(name)]
 
     async def scrub(self, pace: Callable[[int], Awaitable[None]]) -> list[Damage]:
         """Reads and checks those that can be relied on; one that is damaged cannot, from here on."""
@@ -309,7 +312,7 @@ class Snapshots:
 
 
 def _name(position: int) -> str:
-    return f"{_NAME}{position:020d}"
+    return f"{_NAME}{position:0{_DIGITS}d}"
 
 
 def _position(name: str) -> int:

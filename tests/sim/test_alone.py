@@ -175,6 +175,25 @@ def test_a_snapshot_of_another_store_is_not_believed() -> None:
     assert run(machine, look)[2] == list(range(120))
 
 
+def test_what_a_user_has_put_beside_the_files_of_a_node_is_left_alone() -> None:
+    machine = Machine()
+    run(machine, fill)
+    copies = ("snapshot-old", "snapshot-00000000000000000100.bak", "old.numbers", "1.numbers~")
+
+    async def copy(env: Env) -> None:
+        for name in ("row", "state", "numbers"):
+            folder = await env.disk.folder(name)
+            for each in copies:
+                (await folder.open(each, create=True)).write(0, [b"mine"])
+            await folder.sync_names()
+
+    machine.run(copy)
+
+    assert run(machine, look)[2] == list(range(120))
+    for name in ("row", "state", "numbers"):
+        assert {f"{name}/{each}" for each in copies} <= {*files(machine, f"{name}/")}
+
+
 def test_a_damaged_index_file_is_made_again_from_the_row() -> None:
     machine = Machine()
     run(machine, fill)
