@@ -23,6 +23,7 @@ from .configkinds import quoted
 from .errors import Refused
 
 PREFIX: Final = "DUCKROW__"
+DEFAULT: Final = "default"  # the origin of what nobody has said
 _WIDTH: Final = 100
 
 
@@ -64,7 +65,7 @@ def load(
     typed = [Value(key, value, flag) for key, (value, flag) in (flags or {}).items()]
     settings = {each.key: each for each in table()}
     values: dict[str, Any] = {}
-    origins = dict.fromkeys(settings, "default")
+    origins = dict.fromkeys(settings, DEFAULT)
     for said, wrong in ((found, problems), (typed, misused)):
         for key, value, origin in said:
             if key not in settings:

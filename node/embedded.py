@@ -10,24 +10,30 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import attrs
 import trio
 
 from . import daemon
 from .addresses import Address, Unix, read_listen, read_url
 from .alone import Options
 from .blocking import TIMEOUT, Client
+from .configtext import DEFAULT, Loaded, load
+from .configured import daemon_options
 from .daemon import DaemonOptions, Running
-from .errors import first_of
+from .errors import Refused, first_of
+from .server import ServerOptions
 
 
 class Node:
     """
     `dir` is its folder; it listens at `listen`, by default at a Unix socket in a temporary folder.
+    `config` has the settings of `duckrow config init`: the path of such a file, or those that are to be
+    other than usual, as in `{"store.durability": "write"}`; `dir` and `listen` are stronger.
     """
 
     def __init__(
@@ -35,7 +41,7 @@ class Node:
         dir: str | Path | None = None,  # noqa: A002 - the name is a contract
         *,
         listen: str | Sequence[str] | None = None,
-        config: DaemonOptions | None = None,
+        config: str | Path | Mapping[str, object] | DaemonOptions | None = None,
         options: Options | None = None,
     ) -> None:
         self._given, self._listen = dir, [listen] if isinstance(listen, str) else listen
@@ -121,18 +127,44 @@ class Node:
 
     async def _main(self) -> None:
         self._token, self._stop = trio.lowlevel.current_trio_token(), trio.Event()
-        options = self._config or self._default()
+        options = self._config if isinstance(self._config, DaemonOptions) else self._default()
         async with trio.open_nursery() as nursery:
             self._running = await nursery.start(daemon.run, options, self._stop)
             self._ready.set()
 
     def _default(self) -> DaemonOptions:
+        """
+        Raises:
+            Refused: something in the configuration is wrong; says all of it.
+            OSError: the file cannot be read.
+        """
         assert self._temporary is not None
         folder = Path(self._temporary.name)
         own = Unix(str(folder / "node.sock"))
-        listen: list[Address] = [read_listen(each, own) for each in self._listen or ["unix:"]]
-        return DaemonOptions(
-            data=folder / "data" if self._given is None else Path(self._given),
-            listen=tuple(listen),
-            node=self._options or Options(),
-        )
+        loaded = _loaded(self._config)
+        config = loaded.checked()
+        for key, used in (("archive.to", config.archive.to), ("node.cluster", config.node.cluster)):
+            if used:
+                text = f"{key} needs processes beside the node: start it with `duckrow node`"
+                raise Refused(text, setting=key)
+        data = folder / "data"
+        listen: tuple[Address, ...] = (own,)
+        if loaded.origins["node.data"] != DEFAULT:
+            data = Path(config.node.data).expanduser()
+        if loaded.origins["node.listen"] != DEFAULT:
+            listen = config.node.addresses(own)
+        if self._given is not None:
+            data = Path(self._given)
+        if self._listen:
+            listen = tuple(read_listen(each, own) for each in self._listen)
+        options = daemon_options(config, own, data=data, listen=listen, name=ServerOptions().name)
+        return attrs.evolve(options, node=self._options) if self._options else options
+
+
+def _loaded(config: object) -> Loaded:
+    if isinstance(config, str | Path):
+        text = Path(config).read_bytes().decode(errors="replace")
+        return load(text=text, path=str(config))
+    if isinstance(config, Mapping):
+        return load(flags={key: (value, f"config[{key!r}]") for key, value in config.items()})
+    return load()

@@ -120,11 +120,9 @@ def bridge_of(
 
 
 def options_of(config: Config, console: Console) -> DaemonOptions:
-    from duckrow.node.addresses import own_socket, read_listen
-    from duckrow.node.alone import Options
+    from duckrow.node.addresses import own_socket
+    from duckrow.node.configured import daemon_options
     from duckrow.node.connecting import check_own
-    from duckrow.node.daemon import DaemonOptions
-    from duckrow.node.server import ServerOptions
 
     from .cli import version
 
@@ -132,21 +130,13 @@ def options_of(config: Config, console: Console) -> DaemonOptions:
     listen = node.addresses(own)
     if own in listen:
         check_own(own, console.environ)
-    return DaemonOptions(
+    return daemon_options(
+        config,
+        own,
         data=Path(node.data).expanduser(),
         listen=listen,
-        http=read_listen(config.http.listen, own) if config.http.listen else None,
-        node=Options(store=config.store.options()),
-        server=ServerOptions(
-            name=node.name or socket.gethostname(),
-            version=version(),
-            token=node.token,
-            connections_max=node.connections,
-            host_connections_max=node.host_connections,
-        ),
-        insecure=node.insecure,
-        drain_seconds=node.drain,
-        create=config.topics.create,
+        name=socket.gethostname(),
+        version=version(),
         companions=companions_of(config),
     )
 

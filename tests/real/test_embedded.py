@@ -108,6 +108,35 @@ def test_a_folder_in_use_is_refused_and_the_error_names_the_process(tmp_path: Pa
         pass
 
 
+def test_settings_are_given_as_a_file_or_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        f'[node]\nname = "shop"\ndata = "{tmp_path}/data"\n[store]\ndurability = "write"\n'
+    )
+    with duckrow.Node(config=file) as node:
+        status = node.client.status()
+    with duckrow.Node(tmp_path / "other", config={"store.durability": "memory"}) as node:
+        other = node.client.status()
+
+    assert (status["node"], status["level"]) == ("shop", "write")
+    assert (tmp_path / "data" / "row").is_dir()
+    assert other["level"] == "memory"
+    assert (tmp_path / "other" / "row").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"store.durabilty": "write"}, "did you mean store.durability"),
+        ({"store.durability": "often"}, "is none of fsync, write, memory"),
+        ({"archive.to": "old"}, "archive.to needs processes beside the node"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_name(config: dict[str, object], why: str) -> None:
+    with pytest.raises(duckrow.Refused, match=why), duckrow.Node(config=config):
+        pass
+
+
 def test_a_full_topic_refuses_and_says_what_to_do(node: duckrow.Node) -> None:
     row = node.client
     row.create_topic("small", max_entries=2, when_full="reject")
