@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,6 +259,25 @@ def test_a_pull_begins_where_it_is_told_to(
     sh(f"produce {topic} a b c")
 
     assert [row["value"] for row in sh(f"pull {topic} --after {after}").rows] == found
+
+
+def test_a_pull_ends_however_fast_the_topic_grows(
+    sh: Shell, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pull, pulls = library.Client.pull, 0
+    sh(f"produce {topic} a b")
+
+    def grows(client: library.Client, *args: Any, **named: Any) -> library.Entries:
+        nonlocal pulls
+        pulls += 1
+        assert pulls < 10, "it runs behind what comes"
+        found = pull(client, *args, **named)
+        client.produce(topic, "more")
+        return found
+
+    monkeypatch.setattr(library.Client, "pull", grows)
+
+    assert sh(f"pull {topic} -o value").out == b"a\nb\n"
 
 
 def test_a_pull_takes_no_more_than_it_is_told_to(sh: Shell, topic: str) -> None:
