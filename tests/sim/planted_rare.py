@@ -203,6 +203,13 @@ RARE = [
         "        return bool(self._orders.are_open or len(self._reads))",
     ),
     (
+        "last_gap_alone",
+        "a pull that waits tells all that was pruned before what it brings",
+        "node/reads.py",
+        "            missing, archive = missing + pulled.missing, pulled.archive or archive",
+        "            missing, archive = pulled.missing, pulled.archive or archive",
+    ),
+    (
         "credit_counted_twice",
         "a client that follows is sent no more than it has asked for",
         "node/reads.py",

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from duckrow.node import cursors, frames, makers, output, requests
+from duckrow.node.commands import Command
 from duckrow.node.effects import Code
 from duckrow.node.limits import CLIENT_REQUESTS_MAX, MIB
 from duckrow.node.pulled import Pulled
@@ -75,6 +76,29 @@ def test_a_pull_that_waits_tells_what_was_pruned_meanwhile() -> None:
         pulled = requests.decode_pulled(*(await wire.answer())[2:])
 
         assert (pulled.missing, [batch.start for batch in pulled.batches]) == (3, [4])
+
+    serve(work)
+
+
+def test_a_pull_that_finds_nothing_but_gaps_again_and_again_tells_all_of_them_together() -> None:
+    async def work(there: There) -> None:
+        wire, other = await there.connect(), await there.connect()
+        await other.produce(b"1", b"2", b"3")
+
+        def prune(seq: int, upto: int) -> Command:
+            return makers.prune(makers.Turn(b"o" * 16, seq), "t", upto)
+
+        await there.keeper.order(prune(1, 3))
+        await wire.send(Verb.PULL, *Ask("t", after=1, wait_us=60_000_000).fields())
+        await trio.sleep(1)
+        there.keeper.submit(prune(2, 4), other.batch([b"4"]))  # in one item: it is never seen
+        await trio.sleep(1)
+        await other.order(other.batch([b"5"]))
+        _, _, fields, body = await wire.answer()
+        pulled = requests.decode_pulled(fields, body)
+
+        assert [batch.start for batch in pulled.batches] == [5]
+        assert pulled.missing == 3  # 2, 3, and 4
 
     serve(work)
 
