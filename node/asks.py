@@ -61,7 +61,7 @@ def check_wait(wait: str) -> None:
 
 def still_waits(count: int) -> str:
     """What a flush adds to its error."""
-    return f"; {count:,} that nobody waits for have none yet, and still go out"
+    return f"; {count:,} that nobody waits for have none yet"
 
 
 def produce(
