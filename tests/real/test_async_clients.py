@@ -96,9 +96,7 @@ def test_a_flush_that_is_cancelled_or_has_no_more_time_gives_nothing_up(
     async def use(row: AsyncClient) -> None:
         for value in ("1", "2", "3"):
             await row.produce("t", value, wait="none")
-        with pytest.raises(
-            duckrow.Timeout, match="3 that nobody waits for have none yet"
-        ):
+        with pytest.raises(duckrow.Timeout, match="3 that nobody waits for have none yet"):
             await row.flush(timeout=0.01)
         if run is in_trio:
             with trio.move_on_after(0.01) as scope:

@@ -229,9 +229,7 @@ def test_a_flush_that_has_no_more_time_gives_nothing_up(tmp_path: Path) -> None:
     with duckrow.connect(f"duck+unix://{tmp_path}/node.sock") as row:
         for value in ("1", "2", "3"):
             row.produce("t", value, wait="none")
-        with pytest.raises(
-            duckrow.Timeout, match="3 that nobody waits for have none yet"
-        ):
+        with pytest.raises(duckrow.Timeout, match="3 that nobody waits for have none yet"):
             row.flush(timeout=0.01)
         with duckrow.Node(listen=f"unix:{tmp_path}/node.sock"):
             row.flush()

@@ -210,6 +210,13 @@ RARE = [
         "            missing, archive = pulled.missing, pulled.archive or archive",
     ),
     (
+        "name_given_twice",
+        "no two bundles have one name",
+        "node/lonerow.py",
+        "            self._s, self.stuck = s, False\n            self.care.wrote(size)",
+        "            self.stuck = False\n            self.care.wrote(size)",
+    ),
+    (
         "credit_counted_twice",
         "a client that follows is sent no more than it has asked for",
         "node/reads.py",

@@ -4,10 +4,12 @@ import pytest
 import trio
 
 from duckrow.node import makers
+from duckrow.node.alone import LoneKeeper
 from duckrow.node.calls import Told
 from duckrow.node.commands import Command
 from duckrow.node.effects import Code, Result
 from duckrow.node.keeper import SHOWN_FIRST, Keeper
+from duckrow.node.row import Bundle
 from duckrow.node.state import State
 from duckrow.node.storeoptions import FSYNC, WRITE
 
@@ -33,6 +35,26 @@ def test_who_is_alone_is_answered_in_his_own_turn() -> None:
         await node.order(produce(3, b"3"))
         assert [result.first for result in told if isinstance(result, Result)] == [1, 2]
         assert await values(node, "t") == [b"1", b"2", b"3"]
+
+    run(Machine(), work, at_level(WRITE))
+
+
+def test_no_two_bundles_have_one_name_whoever_ordered_them() -> None:
+    """(view, origin, s), and the time that goes with it."""
+
+    async def work(node: LoneKeeper) -> None:
+        first = await node.barrier() + 1
+        for seq in (1, 2):
+            submit(node, lambda _outcome: None, produce(seq))
+            node.go_on(alone=True)
+        await node.order(produce(3))
+        submit(node, lambda _outcome: None, produce(4))
+        node.go_on(alone=True)
+        items = await node.row.store.read_items(first, 1 << 20)
+        bundles = [item.content for item in items if isinstance(item.content, Bundle)]
+
+        assert [bundle.s for bundle in bundles] == [*range(first - 1, first + 3)]
+        assert [bundle.lamport for bundle in bundles] == [bundle.s for bundle in bundles]
 
     run(Machine(), work, at_level(WRITE))
 
