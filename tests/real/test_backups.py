@@ -127,6 +127,8 @@ def test_any_changed_or_missing_file_of_a_backup_is_told_and_nothing_is_made(
         for wrong in (bytes(damaged), whole[:-1], whole + b"x"):
             path.write_bytes(wrong)
             with pytest.raises(duckrow.Corrupt, match=path.name):
+                backups.check(tmp_path / "backup")
+            with pytest.raises(duckrow.Corrupt, match=path.name):
                 backups.restore(tmp_path / "backup", tmp_path / "new")
         path.unlink()
         with pytest.raises(duckrow.Corrupt, match=path.name):
