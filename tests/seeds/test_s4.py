@@ -5,8 +5,11 @@ Each test is named after its row in docs/reference/seeds.md, which also says wha
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,9 @@ from duckrow.node.alone import Options, open_node
 from duckrow.node.cursors import FIRST, LAST, After, Back, Cursor
 from duckrow.node.env import Env
 from duckrow.node.errors import Full, Refused, Timeout
+from postgreskit import postgres
 from seeds.kit import SECOND, Node, Turns, alone, dying
+from seeds.programs import example, function, program
 from seeds.shell import shell
 from seeds.shop import shop, visit
 from sim.alone import EPOCH_US, Machine
@@ -294,6 +299,47 @@ def test_s4_35_a_node_stops_at_once_however_much_nobody_has_read() -> None:
         assert sorted(await node.values("t")) == sorted(b"waits %d" % n for n in range(50))
 
     alone(machine, look)
+
+
+def test_s4_17_a_farm_of_simulations_has_each_result_once_and_in_order_whoever_dies(
+    tmp_path: Path,
+) -> None:
+    """The user's jobs, three machines, a database, and back; a worker and a machine are killed."""
+    said = example("simulation_farm", "demo", str(tmp_path / "results.sqlite"))
+
+    assert said == [
+        "killed: worker 1, and the machine m3 under worker 2",
+        "60 results of 60 jobs",
+    ]
+    with closing(sqlite3.connect(tmp_path / "results.sqlite")) as base:
+        rows = base.execute("select * from results order by partition, number").fetchall()
+    simulate = function("simulate", of="simulation_farm")
+    assert rows == [
+        (partition, number, seed, simulate(seed, 5_000))
+        for partition in range(3)
+        for number, seed in enumerate(range(partition, 60, 3), 1)
+    ]
+
+
+def test_s4_18_measurements_of_a_stress_test_come_together_in_a_database() -> None:
+    """By way of a topic and Spark; tests/spark/test_jobs.py says that each comes once."""
+    with library.Node() as node, postgres() as to:
+        where = {"DUCKROW_URL": node.url, "DUCKROW_POSTGRES": to}
+        assert example("stress_metrics", "stress", "3", "20", **where) == []
+        job = ("pipeline", "metrics", "measured", "--table", "stress", "--master", "local[1]")
+        (told,) = program(*job, **where)
+        head, *lines = example("stress_metrics", "report", **where)
+
+    assert json.loads(told) == {
+        "topic": "measured",
+        "table": "stress",
+        "entries": 60,
+        "others": 0,
+        "added": 60,
+    }
+    assert head.split() == ["host", "worker", "count", "p50", "ms", "p99", "ms"]
+    assert [line.split()[1:3] for line in lines] == [["0", "20"], ["1", "20"], ["2", "20"]]
+    assert all(0 < float(line.split()[3]) <= float(line.split()[4]) for line in lines)
 
 
 def test_s4_25_the_two_programs_take_ten_lines_each() -> None:
