@@ -58,10 +58,10 @@ def work(partition: int) -> None:
             )
 
 
-def submit(count: int) -> str:
+def submit(count: int, first: int = 0) -> str:
     with duckrow.connect(URL, timeout=PATIENCE) as row:
         prepare(row)
-        for seed in range(count):
+        for seed in range(first, first + count):
             job = json.dumps({"seed": seed, "points": 5_000})
             given = row.produce(JOBS, job, partition=seed % WORKERS)
         (result,) = row.pull(
@@ -121,7 +121,7 @@ def demo(path: str = "results.sqlite", count: int = 60) -> None:
             cluster.kill(2)
             print("killed: worker 1, and the machine m3 under worker 2")
             workers[1] = worker(1)
-            submit(count - count // 2)
+            submit(count - count // 2, count // 2)
             print(f"{collect(path, count)} results of {count} jobs")
         finally:
             for each in workers:
