@@ -113,6 +113,24 @@ def test_a_flush_that_is_cancelled_or_has_no_more_time_gives_nothing_up(
 
 
 @BOTH
+def test_who_follows_is_not_given_what_is_in_another_topic_of_that_name(
+    node: duckrow.Node, run: Callable[..., None]
+) -> None:
+    topic = f"again-{run.__name__}"
+
+    async def use(row: AsyncClient) -> None:
+        await row.produce_many(topic, [b"1", b"2"])
+        follow = row.follow(topic)
+        assert [(await anext(follow)).number for _ in range(2)] == [1, 2]
+        await row.delete_topic(topic)
+        await row.produce_many(topic, [b"another"] * 3)
+        with pytest.raises(duckrow.Conflict, match="was deleted"):
+            await anext(follow)
+
+    run(node.url, use)
+
+
+@BOTH
 def test_all_topics_and_sessions_are_told_however_many_there_are(
     node: duckrow.Node, run: Callable[..., None]
 ) -> None:

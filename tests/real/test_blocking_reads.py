@@ -79,6 +79,21 @@ def test_a_stretch_goes_on_at_another_node_of_its_addresses(tmp_path: Path) -> N
     assert found == [*range(1, 1001)]
 
 
+def test_who_follows_is_not_given_what_is_in_another_topic_of_that_name(tmp_path: Path) -> None:
+    """Nor if the node was away meanwhile, and what it was asked has to be asked again."""
+    listen = f"unix:{tmp_path}/node.sock"
+    with duckrow.connect(f"duck+{listen.replace(':', '://')}") as row:
+        with duckrow.Node(tmp_path / "data", listen=listen):
+            row.produce_many("t", ["1", "2"])
+            follow = row.follow("t")
+            assert [next(follow).number for _ in range(2)] == [1, 2]
+        with duckrow.Node(tmp_path / "data", listen=listen) as node:
+            node.client.delete_topic("t")
+            node.client.produce_many("t", ["another"] * 3)
+            with pytest.raises(duckrow.Conflict, match="was deleted"):
+                next(follow)
+
+
 def test_a_watch_tells_which_topics_have_something_new(node: duckrow.Node) -> None:
     row = node.client
     row.produce("a", "one")

@@ -137,6 +137,16 @@ def test_a_setting_that_cannot_be_is_refused_by_name(config: dict[str, object], 
         pass
 
 
+def test_a_node_for_strangers_asks_for_a_token_or_is_told_that_it_need_not(tmp_path: Path) -> None:
+    with (
+        pytest.raises(duckrow.Refused, match="can be reached from other machines: set a token"),
+        duckrow.Node(tmp_path / "1", listen="tcp://0.0.0.0:0"),
+    ):
+        pass
+    with duckrow.Node(tmp_path / "2", listen="tcp://0.0.0.0:0", config={"node.insecure": "true"}):
+        pass
+
+
 def test_a_full_topic_refuses_and_says_what_to_do(node: duckrow.Node) -> None:
     row = node.client
     row.create_topic("small", max_entries=2, when_full="reject")

@@ -238,6 +238,22 @@ def test_who_follows_a_topic_is_told_at_once_that_it_was_deleted() -> None:
     serve(work)
 
 
+def test_a_follow_without_credit_holds_up_no_node_that_stops() -> None:
+    async def work(there: There) -> None:
+        wire, other = await there.connect(), await there.connect()
+        await other.produce(b"1")
+        await wire.send(Verb.FOLLOW, *Ask("t").fields(), 1)
+        assert await followed(wire, 1) == [1]
+        await other.produce(b"2")
+        await trio.sleep(1)
+        there.server.stop()
+        with trio.fail_after(1):
+            assert (await wire.failure())[1] == "no-quorum"
+            await there.server.drain()
+
+    serve(work, survives=False)
+
+
 async def nothing_comes(wire: Wire) -> None:
     with trio.move_on_after(10) as scope:
         await wire.answer()
@@ -347,7 +363,7 @@ def test_topics_and_clients_are_told_page_by_page() -> None:
             names += [name for name, *_ in page]
         others = [await there.connect(hello=False) for _ in range(250)]
         for n, other in enumerate(others):
-            await other.hello(name=f"{'ü' * 100}{n}")
+            await other.hello(name=f"{'ü' * 400}{n}")  # as long as a hello takes
         ids: list[int] = []
         more = True
         while more:
