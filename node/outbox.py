@@ -41,8 +41,26 @@ _WITHDRAWN: Final = int(Code.WITHDRAWN)
 _GOOD: Final = (int(Code.ORDERED), int(Code.STAGED))
 
 
+class Waiting:
+    """Of all lanes of a client together."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0  # of entries that are in no batch yet, about
+
+
 class Outbox:
-    def __init__(self, pid: bytes, topic: str, partition: int, *, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        pid: bytes,
+        topic: str,
+        partition: int,
+        *,
+        partitions: int = 1,
+        together: Waiting | None = None,
+    ) -> None:
+        self._together = together or Waiting()
         self.pid, self.topic, self.partition = pid, topic, partition
         self.partitions = partitions  # how many the topic has, as far as we know
         self.waiting_bytes = 0
@@ -82,8 +100,7 @@ class Outbox:
 
     def put(self, part: Part) -> None:
         self._waiting.append(part)
-        self.waiting_bytes += part.size
-        self._waiting_entries += len(part)
+        self._count(part.size, len(part))
 
     def give_up(self, part: Part) -> bool:
         """Nobody waits for it any more: what can be stopped is stopped.  True: it certainly was not
@@ -108,8 +125,7 @@ class Outbox:
                 return False
             self._returned.remove(part)
             return True
-        self.waiting_bytes -= part.size
-        self._waiting_entries -= len(part)
+        self._count(-part.size, -len(part))
         return True
 
     def next(self, now_us: int) -> Sent | None:
@@ -233,7 +249,7 @@ class Outbox:
         found = [*self._returned, *self._waiting]
         self._returned.clear()
         self._waiting.clear()
-        self.waiting_bytes = self._waiting_entries = 0
+        self._count(-self.waiting_bytes, -self._waiting_entries)
         return found
 
     def begin_anew(self, pid: bytes) -> None:
@@ -249,8 +265,13 @@ class Outbox:
 
     def _put_first(self, part: Part) -> None:
         self._waiting.appendleft(part)
-        self.waiting_bytes += part.size
-        self._waiting_entries += len(part)
+        self._count(part.size, len(part))
+
+    def _count(self, size: int, entries: int) -> None:
+        """So much more waits, or less."""
+        self.waiting_bytes += size
+        self._together.bytes += size
+        self._waiting_entries += entries
 
     # -- batches ----------------------------------------------------------------------------------
 
@@ -268,8 +289,7 @@ class Outbox:
             for _ in range(parts.gathered(taken[0], waiting)):
                 taken.append(waiting.popleft())
         for part in taken:
-            self.waiting_bytes -= part.size
-            self._waiting_entries -= len(part)
+            self._count(-part.size, -len(part))
         self._keeps |= taken[0].accepted
         seq = self._slots.last + 1
         turn = makers.Turn(self.pid, seq, 0, self._done(), now_us)

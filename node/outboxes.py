@@ -21,7 +21,7 @@ from .columns import HeadersLike
 from .commands import PID_BYTES, Command
 from .effects import Result
 from .errors import DuckrowError, NoQuorum, Timeout, rebuilt
-from .outbox import Outbox
+from .outbox import Outbox, Waiting
 from .parts import Maker, Part
 from .slots import Sent
 
@@ -39,6 +39,7 @@ class Outboxes:
         self._active: dict[Outbox, None] = {}  # all that are not idle, and some that are
         self._partitions: dict[str, int] = {}  # of topics that have several
         self._moving: dict[str, None] = {}  # topics whose parts wait to be put anew
+        self._waiting = Waiting()
         self._turn = 0  # of batches without keys, over the partitions
         self._order = 0
 
@@ -56,7 +57,7 @@ class Outboxes:
     @property
     def waiting_bytes(self) -> int:
         """Of entries that are in no batch yet, about."""
-        return sum(outbox.waiting_bytes for outbox in self._active)
+        return self._waiting.bytes
 
     # -- what goes in -----------------------------------------------------------------------------
 
@@ -146,7 +147,9 @@ class Outboxes:
         key = topic, partition
         outbox = self._boxes.get(key)
         if outbox is None:
-            outbox = self._boxes[key] = Outbox(self._pid, topic, partition, partitions=count)
+            outbox = self._boxes[key] = Outbox(
+                self._pid, topic, partition, partitions=count, together=self._waiting
+            )
             outbox.holds = topic in self._moving
         elif outbox.is_idle:
             outbox.partitions = count

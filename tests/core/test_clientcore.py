@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import Counter
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -327,6 +330,50 @@ def test_a_busy_node_is_asked_again(client: Client, toy: Toy) -> None:
     assert client.core.data_to_send() == []
     client.run()
     assert number(call) == 1
+
+
+def test_what_waits_is_known_without_a_look_at_every_lane(client: Client) -> None:
+    """Whoever produces and does not wait asks for it each time, with however many topics."""
+    for n in range(500):
+        client.core.produce(f"t{n}", b"12")
+    waiting, steps = client.core.unsent_bytes, 0
+
+    def count(_frame: FrameType, _event: str, _arg: object) -> Callable[..., Any]:
+        nonlocal steps
+        steps += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    assert client.core.unsent_bytes == waiting
+    sys.settrace(before)
+
+    assert waiting == 500 * 10
+    assert steps < 50
+    client.run()
+    assert client.core.unsent_bytes == 0
+
+
+@pytest.mark.parametrize("how", ["given up", "lost", "another row", "the end"])
+def test_nothing_waits_any_more_however_it_went(client: Client, toy: Toy, how: str) -> None:
+    client.core.produce("t", b"0")
+    client.run()
+    calls = [client.core.produce(topic, b"12") for topic in ("t", "u")]
+    client.send()
+    calls += [client.core.produce(topic, b"12") for topic in ("t", "u") for _ in range(2)]
+    assert client.core.unsent_bytes == 4 * 10  # of each topic the first is on its way
+    if how == "given up":
+        for call in calls:
+            client.core.give_up(call, Timeout("it was given up"))
+    elif how != "the end":
+        client.lose()
+        toy.lineage += how == "another row"
+    if how == "the end":
+        client.core.fail(Timeout("it was closed"))
+    else:
+        client.run()
+
+    assert client.core.unsent_bytes == 0
 
 
 def test_a_clock_that_is_set_back_during_a_pause_ends_it(client: Client, toy: Toy) -> None:
