@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,12 +36,13 @@ def both(*nodes: duckrow.Node) -> str:
     return "duck://" + ",".join(each.url.removeprefix("duck://") for each in nodes)
 
 
-@pytest.fixture
-def same(spark: SparkSession, node: duckrow.Node) -> DataFrame:
-    """What three nodes have that are as they should be."""
+@pytest.fixture(scope="module")
+def same(spark: SparkSession) -> Iterator[DataFrame]:
+    """What three nodes have that are as they should be; it is read once for all tests."""
     values = [f"{number}" for number in range(1, ENTRIES + 1)]
-    node.client.produce_many("rides", values, keys=[None, "k"] * (ENTRIES // 2))
-    return rows(spark, [Seen(name, node.url, "", {}) for name in NAMES], [ALL]).cache()
+    with duckrow.Node() as node:
+        node.client.produce_many("rides", values, keys=[None, "k"] * (ENTRIES // 2))
+        yield rows(spark, [Seen(name, node.url, "", {}) for name in NAMES], [ALL]).cache()
 
 
 def suspected(spark: SparkSession, table: DataFrame) -> list[Stretch]:
