@@ -356,7 +356,7 @@ def test_however_many_rows_are_read_only_so_many_blocks_stay_in_memory() -> None
             read[self] += 1
             return super().read(offset, length)
 
-    held = [Counting(bytearray(bytes_of(file))) for file in files]  # type: ignore[arg-type]
+    held = [Counting(bytearray(bytes_of(file))) for file in files]
     again = [NumberFile(each, warm=warm) for each in held]
     read.clear()
     numbers.load(again, len(truth.items) - 1)

@@ -62,7 +62,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         start(stack, "master", "master.Master", *at, page, "--port", port)
         for number in range(2):
             work = folder / f"work-{number}"
-            of = ("--cores", 1, "--memory", "1g", "--work-dir", work)
+            of = ("--cores", 1, "--memory", "1g", "--work-dir", str(work))
             start(
                 stack,
                 f"worker-{number}",
