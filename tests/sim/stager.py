@@ -79,7 +79,7 @@ class Stager:
             text = f"{count} entries were committed of {[batch.values for batch in made]}"
             self._seen.problem("wrong-commit", text)
         if rng.random() < 0.3:
-            again, same = await self._commit(names)
+            again, same = await self._commit(names, again=True)
             if again == OK and same != count and not self._seen.may_forget:
                 text = f"batch {self._batch}, committed again, has another number of entries"
                 self._seen.problem("wrong-commit", text)
@@ -126,8 +126,8 @@ class Stager:
         assert result.code == Code.STAGED, result
         return result.position, result.detail
 
-    async def _commit(self, names: list[Name]) -> tuple[str, int]:
-        """Tries a few times if there is no room."""
+    async def _commit(self, names: list[Name], *, again: bool = False) -> tuple[str, int]:
+        """Tries a few times if there is no room.  `again`: it has been done."""
         writer, batch = self._who.encode(), self._batch
         for _ in range(3):
             try:
@@ -136,7 +136,11 @@ class Stager:
                 )
             except Full:
                 await trio.sleep(self._env.rng.uniform(0.05, 0.3))
-            except (NoQuorum, Refused):  # more than the topic may ever hold, say
+            except NoQuorum:
+                break
+            except Refused as error:  # more than the topic may ever hold, say
+                if again:
+                    self._check(f"commit {batch}, which was done", error)
                 break
             except DuckrowError as error:
                 self._check(f"commit {batch}", error)
