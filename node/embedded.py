@@ -23,8 +23,8 @@ from .addresses import Address, Unix, read_listen, read_url
 from .alone import Options
 from .blocking import TIMEOUT, Client
 from .configtext import DEFAULT, Loaded, load
-from .configured import daemon_options
 from .daemon import DaemonOptions, Running
+from .daemonoptions import daemon_options
 from .errors import Refused, first_of
 from .server import ServerOptions
 

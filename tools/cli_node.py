@@ -121,8 +121,8 @@ def bridge_of(
 
 def options_of(config: Config, console: Console) -> DaemonOptions:
     from duckrow.node.addresses import own_socket
-    from duckrow.node.configured import daemon_options
     from duckrow.node.connecting import check_own
+    from duckrow.node.daemonoptions import daemon_options
 
     from .cli import version
 

@@ -26,6 +26,7 @@ REAL = {
     "supervising.py",
     "running.py",
     "watching.py",
+    "daemonoptions.py",
     "embedded.py",
     "connecting.py",
     "dialling.py",
