@@ -146,7 +146,11 @@ def shown(row: dict[str, Any]) -> Row:
 
 
 def _place(args: Args, console: Console) -> Place:
-    """The one that was named, or that the node knows.
+    return place_of(args, console, args.at, "--at")
+
+
+def place_of(args: Args, console: Console, named: str | None, flag: str) -> Place:
+    """The archive that was named, or that the node knows.
 
     Raises:
         NotFound: there is none.
@@ -155,12 +159,12 @@ def _place(args: Args, console: Console) -> Place:
 
     from .archivecare import reached
 
-    where = args.at
+    where = named
     if not where:
         with client_of(args, console) as client:
             where = client.status()["archive"]["place"]
         if not where:
-            raise NotFound("the node knows no archive: say where it is with --at PLACE")
+            raise NotFound(f"the node knows no archive: say where it is with {flag} PLACE")
     return reached(where)
 
 

@@ -192,13 +192,16 @@ def test_a_thread_sends_much_while_another_waits_for_long(node: duckrow.Node) ->
     assert receipts.count == 2_000
 
 
+def reads(node: duckrow.Node, name: str) -> bool:
+    """Whether a client of this name waits for entries."""
+    return any(each["reading"] for each in node.client.clients() if each["name"] == name)
+
+
 def test_a_thread_may_wait_for_ever_while_another_receives(node: duckrow.Node) -> None:
     with duckrow.connect(node.url, name="shared") as row:
         reader = threading.Thread(target=row.pull, args=("quiet",), kwargs={"wait": SECONDS})
         reader.start()
-        while not any(
-            each["reading"] for each in node.client.clients() if each["name"] == "shared"
-        ):
+        while not reads(node, "shared"):
             pass
         receipt = row.produce("t", "x", timeout=math.inf)
         row.produce("quiet", "x")
@@ -211,9 +214,7 @@ def test_a_thread_that_watches_does_not_wait_for_another_that_pulls(node: duckro
     with duckrow.connect(node.url, name="shared") as row:
         reader = threading.Thread(target=row.pull, args=("quiet",), kwargs={"wait": SECONDS})
         reader.start()
-        while not any(
-            each["reading"] for each in node.client.clients() if each["name"] == "shared"
-        ):
+        while not reads(node, "shared"):
             pass
         node.client.produce("t", "x")
         news = row.watch().wait({("t", None): {}}, SECONDS)

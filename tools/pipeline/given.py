@@ -43,17 +43,9 @@ def archive_of(args: Args, console: Console) -> Place:
     Raises:
         NotFound: there is none.
     """
-    from duckrow.node.errors import NotFound
+    from ..cli_archive import place_of
 
-    from ..archivecare import reached
-
-    where = args.archive
-    if not where:
-        with client_of(args, console) as client:
-            where = client.status()["archive"]["place"]
-        if not where:
-            raise NotFound("the node knows no archive: say where it is with --archive PLACE")
-    return reached(where)
+    return place_of(args, console, args.archive, "--archive")
 
 
 def topics_of(args: Args, console: Console) -> list[str]:
