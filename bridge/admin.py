@@ -2,7 +2,7 @@
 
     members    who votes and who acts, beside what the cluster file lists, as this bridge sees it
     change     a wish for the next view, said again until a view has it or something is against it
-    refuse     no links with these neighbours, for experiments: until it is said anew, or this process ends
+    refuse     no links with these neighbours, for experiments: until it is said anew (refusals.py)
     force      this machine goes on alone, since nobody can decide any more (forcing.py)
 
 Any bridge may be asked, and for `force` that of the machine which goes on.  The view rules; the file

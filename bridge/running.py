@@ -27,6 +27,7 @@ from duckrow.node.storeoptions import StoreOptions
 from .attach import Attach
 from .configured import check_row, options_of
 from .process import Bridge
+from .refusals import refused
 
 log = logging.getLogger("duckrow.bridge")
 
@@ -67,6 +68,9 @@ async def run(
         raise Conflict(f"this folder has a bridge already: {error}") from error
     try:
         bridge = await Bridge.open(env, found, log.log)
+        if cut := refused(options.data, cluster):
+            log.warning("links_refused peers=%s", ",".join(map(str, sorted(cut))))
+            bridge.links.refuse(cut)
         tell_of_damages(log.log, bridge.store.recovered.damages)
         orderly = False
         try:

@@ -24,12 +24,14 @@ from duckrow.node.configkinds import quoted
 from duckrow.node.errors import Conflict, Corrupt, DuckrowError, NotFound
 
 from .guard import SOCKET, remove
+from .home import check_room, with_asides
 from .machine import Machine
 from .processes import Processes
 from .starting import Starter
+from .wholetext import write_whole
 
 TOLD, CONFIG = "machine.json", "duckrow.toml"
-OWNED: Final = ("data", "log", "cluster.toml", CONFIG, TOLD)
+OWNED: Final = ("data", "log", *with_asides(("cluster.toml", CONFIG, TOLD)))
 
 
 class Told(NamedTuple):
@@ -51,7 +53,7 @@ class Told(NamedTuple):
             raise NotFound(f"there is no machine of a cluster in {home}") from None
 
     def write(self, home: Path) -> None:
-        (home / TOLD).write_text(json.dumps(self._asdict()), "utf-8")
+        write_whole(home / TOLD, json.dumps(self._asdict()))
 
 
 class Agent:
@@ -89,6 +91,8 @@ class Agent:
                 machine.resume()
             case "wipe":
                 machine.wipe()
+            case "refuse":
+                machine.refuse([str(name) for name in asked["names"]])
             case "stay":
                 self._processes.stay()
             case "log":
@@ -101,7 +105,9 @@ class Agent:
 
     def _up(self, asked: Mapping[str, Any], owned: ExitStack) -> dict[str, Any]:
         self.guard = self._processes.guard(owned)
-        keep = self._check_free() or asked["keep"] is True
+        kept = self._check_free()
+        check_room(self.home, 0 if kept else 1, "--remote")
+        keep = kept or asked["keep"] is True
         if not keep:
             self._processes.own(OWNED)
         told = Told(str(asked["name"]), str(asked["url"]), keep)
@@ -111,8 +117,7 @@ class Agent:
             (machine.cluster_file, str(asked["cluster"])),
             (machine.config_file, f"[node]\ntoken = {quoted(str(asked['token']))}\n"),
         ):
-            path.touch(mode=0o600)
-            path.write_text(text, "utf-8")
+            write_whole(path, text)
         self._start(machine)
         return {"pids": machine.pids()}
 

@@ -52,6 +52,16 @@ class Load:
         self._began = time.monotonic()
 
     def start(self) -> None:
+        """
+        Raises:
+            DuckrowError: nothing can be produced even before anything is hurt.
+        """
+        with self._anybody("first") as row:
+            first = Produce("first", self._key, [0], self.seconds, lane="first", seq=1)
+            first.first = row.produce(self.topic, _bytes(0)).number or 0
+            first.outcome, first.ended = OK, self.seconds
+        self.history.produces.append(first)
+        self.acknowledged += 1
         numbers = range(1, PRODUCERS + 1)
         self._producers = [self._thread(self._produce, number) for number in numbers]
         self._producers.append(self._thread(self._accept))

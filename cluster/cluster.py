@@ -6,7 +6,7 @@ A machine is a folder of this host (machine.py), or one that is reached over ssh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -49,6 +49,7 @@ class AnyMachine(Protocol):
     def stop(self, *, seconds: float) -> None: ...
     def pause(self, *processes: str, seconds: float) -> None: ...
     def resume(self) -> None: ...
+    def refuse(self, names: Collection[str]) -> None: ...
     def wipe(self) -> None: ...
     def last_words(self, count: int = ...) -> str: ...
 
@@ -181,13 +182,15 @@ class Cluster(ABC, Generic[M]):
         pid = machine.look()[0].get(NODE)
         if pid:
             raise Conflict(f"{machine.name} runs already, its node is process {pid}")
+        if self.cuts.are_used:
+            machine.refuse(self._refused_by(machine))  # it may have been wiped, or away
         self._begin(machine)
 
     def serve(self, which: int | str) -> None:
         """Waits until it does; its bridge knows then whom it refuses."""
         self.wait(which, active=False)
-        if self.cuts.of(self.machine(which).id):
-            self._tell_cuts(self.machine(which).id)
+        if self.cuts.are_used:
+            self._tell_cuts(self.machine(which).id)  # a bridge that had gone on without its node
 
     def pause(self, which: int | str, *processes: str) -> None:
         """SIGSTOP; they do nothing more when this returns."""
@@ -233,13 +236,20 @@ class Cluster(ABC, Generic[M]):
         return BRIDGES
 
     def _tell_cuts(self, *ids: int) -> None:
-        """Whom they refuse; who does not run is told when it does."""
-        names = {machine.id: machine.name for machine in self.machines}
+        """Whom they refuse.  It is noted first: a bridge that does not run now reads it when it starts, and
+        one that may have begun to is told.
+        """
         for machine in self.machines:
-            pids, is_paused = machine.look() if machine.id in ids else ({}, False)
-            if len(pids) == 2 and not is_paused:
-                refused = [names[id_] for id_ in self.cuts.of(machine.id)]
-                self.client(machine.name).members("refuse", nodes=refused)
+            if machine.id in ids:
+                refused = self._refused_by(machine)
+                machine.refuse(refused)
+                pids, is_paused = machine.look()
+                if len(pids) == 2 and not is_paused:
+                    self.client(machine.name).members("refuse", nodes=refused)
+
+    def _refused_by(self, machine: M) -> list[str]:
+        names = {each.id: each.name for each in self.machines}
+        return [names[id_] for id_ in self.cuts.of(machine.id)]
 
     # -- helpers -----------------------------------------------------------------------------
 

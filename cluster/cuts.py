@@ -1,7 +1,8 @@
 """Cuts between machines whose links nobody carries: the bridges at both ends refuse each other.
 
-A bridge forgets that when it ends, so what is cut is written down in the folder of the cluster, and
-who starts a machine, or lets it go on, tells its bridge again.
+What is cut is written down in the folder of the cluster, for whoever cuts and heals, and what of it concerns
+a machine in that machine's own folder, for its bridge (bridge/refusals.py): it may be started by somebody
+who knows nothing of this, such as its node.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Final
 import attrs
 
 from duckrow.node.clusterfile import Pair
+
+from .wholetext import write_whole
 
 CUTS: Final = "cuts.json"
 
@@ -47,6 +50,4 @@ class Cuts:
         return sorted(low + high - id_ for low, high in self.pairs if id_ in (low, high))
 
     def _write(self, pairs: AbstractSet[Pair]) -> None:
-        new = self.folder / f"{CUTS}.new"
-        new.write_text(json.dumps(sorted(pairs)), "utf-8")
-        new.replace(self.folder / CUTS)
+        write_whole(self.folder / CUTS, json.dumps(sorted(pairs)))

@@ -11,14 +11,18 @@ import sys
 import duckrow
 
 WAIT_SECONDS = 60.0
+FIRST = 1  # the number of an entry in each topic that is no trip (trips.py)
 
 
 def main(url: str, there: str, back: str) -> None:
     """Until it is killed."""
     with duckrow.connect(url, name="echo", token=os.environ.get("DUCKROW_TOKEN", "")) as row:
-        row.status()
+        try:
+            row.produce(back, b"")
+        except duckrow.DuckrowError as error:
+            sys.exit(f"nothing can be produced at {url}: {error}")
         print("ready", flush=True)
-        after: object = 0
+        after: object = FIRST
         while True:
             found = row.pull(there, after, wait=WAIT_SECONDS)
             for entry in found:

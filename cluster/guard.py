@@ -124,13 +124,9 @@ class Guard:
         """No descendant is left, and no file that nobody wanted."""
         _end_all()
         if not self._keep:
-            remove(Path.cwd(), self._own)
+            remove(Path(), self._own)  # it is where this process is
         Path(SOCKET).unlink(missing_ok=True)
-        for folder in reversed(self._made):
-            try:
-                folder.rmdir()
-            except OSError:
-                break  # there is something of somebody else in it, or it was kept
+        _forget(self._made)
         if self.caller is not None:
             _answer(self.caller, {})
             self.caller.close()
@@ -138,11 +134,12 @@ class Guard:
 
 def main(folder: Path, leash: int | None) -> None:
     """Until the leash ends, or it is told to."""
+    made: list[Path] = []
     try:
-        made = _entered(folder)
+        _enter(folder, made)
         lock = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        print(f"refused {error.filename or folder}: {error.strerror}", flush=True)
+        _refuse(error, folder, made)
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -157,7 +154,11 @@ def main(folder: Path, leash: int | None) -> None:
     guard = Guard(leash, made)
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
         Path(SOCKET).unlink(missing_ok=True)
-        listener.bind(SOCKET)
+        try:
+            listener.bind(SOCKET)
+        except OSError as error:  # it is a file, and the disk may be full
+            _refuse(error, folder, made)
+            return
         listener.listen()
         ready.register(listener, selectors.EVENT_READ)
         ready.register(woken, selectors.EVENT_READ)
@@ -181,13 +182,26 @@ def main(folder: Path, leash: int | None) -> None:
     guard.end()
 
 
-def _entered(folder: Path) -> list[Path]:
-    """The folders that had to be made, from the outside in."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()][::-1]
-    for each in missing:
+def _enter(folder: Path, made: list[Path]) -> None:
+    """`made` gets the folders that had to be, from the outside in."""
+    for each in [each for each in (folder, *folder.parents) if not each.exists()][::-1]:
         each.mkdir(mode=0o700)
+        made.append(each)
     os.chdir(folder)
-    return missing
+
+
+def _forget(made: Sequence[Path]) -> None:
+    for folder in reversed(made):
+        try:
+            folder.rmdir()
+        except OSError:
+            break  # there is something of somebody else in it, or it was kept
+
+
+def _refuse(error: OSError, folder: Path, made: Sequence[Path]) -> None:
+    """Says so to who started it, and leaves nothing."""
+    _forget(made)
+    print(f"refused {error.filename or folder}: {error.strerror}", flush=True)
 
 
 def _load() -> None:

@@ -33,6 +33,7 @@ from .asking import answers
 from .cuts import CUTS
 from .guard import SOCKET, remove
 from .plan import Plan, name_of
+from .wholetext import ASIDE, write_whole
 
 PLAN, CLUSTER_FILE = "plan.json", "cluster.toml"
 WIRE_SOCKET, WIRE_LOG = "wires.sock", "wires.log"
@@ -50,10 +51,7 @@ class Told:
     keep: bool
 
     def write(self, folder: Path) -> None:
-        told = json.dumps(attrs.asdict(self))
-        new = folder / f"{PLAN}.new"
-        new.write_text(told, "utf-8")
-        new.replace(folder / PLAN)
+        write_whole(folder / PLAN, json.dumps(attrs.asdict(self)))
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -83,17 +81,14 @@ def is_guarded(folder: Path) -> bool:
 
 def owned(plan: Plan) -> list[str]:
     """All that a cluster puts there."""
+    files = (CLUSTER_FILE, CUTS, PLAN)
     machines = [name_of(id_) for id_ in plan.ids]
-    return [
-        *machines,
-        CLUSTER_FILE,
-        CUTS,
-        f"{CUTS}.new",
-        WIRE_SOCKET,
-        WIRE_LOG,
-        f"{PLAN}.new",
-        PLAN,
-    ]
+    return [*machines, *with_asides(files), WIRE_SOCKET, WIRE_LOG]
+
+
+def with_asides(names: Sequence[str]) -> list[str]:
+    """And what is left of one that somebody was killed in writing."""
+    return [each for name in names for each in (name, name + ASIDE)]
 
 
 def check_free(folder: Path, plan: Plan) -> bool:
@@ -125,21 +120,21 @@ def check_free(folder: Path, plan: Plan) -> bool:
     return True
 
 
-def check_room(folder: Path, plan: Plan) -> None:
-    """The disks of all machines have room, and there stays more than at which they refuse entries.
+def check_room(folder: Path, machines: int, option: str) -> None:
+    """Disks of so many machines have room, and there stays more than at which they refuse entries.
 
     Raises:
-        Refused: there is less.
+        Refused: there is less; `option` says where else the folder can be.
     """
     disk = os.statvfs(folder)
     free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     stays = max(SOFT_RESERVE_BYTES, int(size * SOFT_RESERVE_FRACTION))
-    wanted = plan.nodes * MACHINE_BYTES + stays
+    wanted = machines * MACHINE_BYTES + stays
     if free < wanted:
         raise Refused(
-            f"{folder} has {free // MIB} MiB of free space, and {plan.nodes} machines want "
-            f"{wanted // MIB}: a node takes no entries with less than {stays // MIB} MiB; say with "
-            "--dir where there is more, or start fewer"
+            f"{folder} has {free // MIB} MiB of free space, and {wanted // MIB} are wanted: a node "
+            f"takes no entries with less than {stays // MIB} MiB; make room, say with {option} where "
+            "there is more, or start fewer machines"
         )
 
 

@@ -44,6 +44,7 @@ from .plan import Places, Plan, Wires, cluster_text, name_of
 from .ports import free_block, free_ports
 from .processes import Processes
 from .starting import Starter
+from .wholetext import write_whole
 
 
 class LocalCluster(Cluster[Machine]):
@@ -98,11 +99,12 @@ class LocalCluster(Cluster[Machine]):
         with ExitStack() as owned:
             processes = Processes(folder)
             guard = processes.guard(owned)
-            keep |= check_free(folder, plan)
+            kept = check_free(folder, plan)
+            keep |= kept
             block = free_block() if plan.namespaces else ""
             taken = () if block else tuple(ports or free_ports(plan.ports_wanted))
             found = cls(folder, Told(plan=plan, ports=taken, block=block, keep=keep))
-            check_room(folder, plan)
+            check_room(folder, 0 if kept else plan.nodes, "--dir")
             if not keep:
                 processes.own(found.owned)
             with ExitStack() as undo:
@@ -225,8 +227,7 @@ class LocalCluster(Cluster[Machine]):
         own_files = {machine.id: machine.cluster_file for machine in self.machines}
         for id_, path in {0: self.folder / CLUSTER_FILE, **own_files}.items():
             path.parent.mkdir(exist_ok=True)
-            path.write_text(cluster_text(self.plan, self._places, id_, secret), "utf-8")
-            path.chmod(0o600)
+            write_whole(path, cluster_text(self.plan, self._places, id_, secret))
 
     def _end_processes(self, *, keep: bool) -> None:
         """By the guard; where that was killed, what it has left, bridges without a node first of all."""

@@ -10,15 +10,18 @@ import os
 import select
 import shutil
 import signal
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Self
 
 import attrs
 
+from duckrow.bridge.refusals import NOTE, note
 from duckrow.node.errors import Conflict, Timeout
 from duckrow.node.locks import BRIDGE_LOCK, NODE_LOCK, holder
 
 from .asking import until
+from .wholetext import write_whole
 
 NODE, BRIDGE = "node", "bridge"
 LOCKS: Final = {NODE: NODE_LOCK, BRIDGE: BRIDGE_LOCK}
@@ -124,6 +127,14 @@ class Machine:
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
+
+    def refuse(self, names: Collection[str]) -> None:
+        """Its bridge has no link with these, whenever it starts; one that runs has to be told, too."""
+        if not names:
+            (self.data / NOTE).unlink(missing_ok=True)
+            return
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(self.data / NOTE, note(names))
 
     def wipe(self) -> None:
         """Its disk is gone.

@@ -37,6 +37,7 @@ from .processes import Processes, is_there, python
 START_SECONDS: Final = 60.0
 PATIENCE: Final = 30.0  # for one message
 ANY: Final = "0.0.0.0"
+READY: Final = "ready"
 
 RELAY: Final = """
 import sys, trio
@@ -95,10 +96,10 @@ class Programs:
             yield found
 
     def start(self, words: Sequence[str]) -> str:
-        """The first line that it says.
+        """The first line that it says: that it is ready, or its port.
 
         Raises:
-            Refused: it has ended instead; says what it said.
+            Refused: it says something else, or nothing, and ends.
             Timeout.
         """
         log = self._named("log")
@@ -108,9 +109,12 @@ class Programs:
             START_SECONDS,
             lambda: f"a program of the measurement says nothing: {' '.join(words[:4])}",
         )
-        if not is_there(pid):
-            raise Refused(f"a program of the measurement has ended: {_read(log).strip()}")
-        return _read(log).partition("\n")[0]
+        said = _read(log)
+        first = said.partition("\n")[0]
+        if first != READY and not first.isdecimal():
+            why = said.strip() or f"it said nothing; is there room in {self._folder}?"
+            raise Refused(f"a program of the measurement has ended: {why}")
+        return first
 
     def wires(self, links: Mapping[Pair, Wire]) -> None:
         path = self._named("wires.sock")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,12 +29,13 @@ from .asking import answers
 from .cluster import Cluster
 from .cuts import CUTS
 from .guard import SOCKET, remove
-from .home import CLUSTER_FILE, DOWN
+from .home import CLUSTER_FILE, DOWN, with_asides
 from .processes import Processes
+from .wholetext import write_whole
 
 T = TypeVar("T")
 HOSTS: Final = "hosts.json"
-OWNED: Final = (CLUSTER_FILE, CUTS, f"{CUTS}.new", HOSTS)
+OWNED: Final = with_asides((CLUSTER_FILE, CUTS, HOSTS))
 SSH: Final = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 NO_CONNECTION: Final = 255  # exit code of ssh
 NO_PROGRAM: Final = 127  # exit code of a shell
@@ -73,6 +74,9 @@ class RemoteMachine:
 
     def resume(self) -> None:
         self.ask(do="resume")
+
+    def refuse(self, names: Collection[str]) -> None:
+        self.ask(do="refuse", names=[*names])
 
     def wipe(self) -> None:
         self.ask(do="wipe")
@@ -192,9 +196,8 @@ class RemoteCluster(Cluster[RemoteMachine]):
             if not hosts.keep:
                 processes.own(OWNED)
             found = cls(folder, file, hosts, token)
-            (folder / CLUSTER_FILE).touch(mode=0o600)
-            (folder / CLUSTER_FILE).write_text(text, "utf-8")
-            (folder / HOSTS).write_text(json.dumps(attrs.asdict(hosts)), "utf-8")
+            write_whole(folder / CLUSTER_FILE, text)
+            write_whole(folder / HOSTS, json.dumps(attrs.asdict(hosts)))
             with ExitStack() as undo:
                 undo.callback(found._undo, keep=hosts.keep)
                 with ExitStack() as connections:

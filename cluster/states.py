@@ -34,8 +34,18 @@ def row_of(
         "view": told.get("view"),
         "position": told.get("position"),
         "state_hash": told.get("state_hash"),
-        "why": told.get("why") or None,
+        "why": told.get("why") or _of_its_disk(told) or None,
     }
+
+
+def _of_its_disk(told: Mapping[str, Any]) -> str:
+    """It may order what others produce, and take nothing itself."""
+    disk = told.get("disk", {})
+    if disk.get("state", "ok") == "ok":
+        return ""
+    return (
+        f"its disk is full, {disk.get('free', 0):,} bytes are free: it takes no entries of clients"
+    )
 
 
 def state_of(name: str, *, runs: bool, is_paused: bool, status: Mapping[str, Any] | None) -> str:

@@ -5,7 +5,8 @@
 
 A trip is over when the client at the near end has pulled what the far one produced, whole.  It waits for
 no answer in between: that an entry can be pulled at another machine says more than the answer of the one
-that took it.
+that took it.  Before the first trip both topics get an entry that is waited for, so that what keeps a machine
+from taking entries, a full disk say, is told at once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, Protocol
 from duckrow.node.blocking import Client
 from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, Timeout
 
+from .echo import FIRST
 from .local import LocalCluster
 from .machine import Machine
 from .processes import python
@@ -49,7 +51,7 @@ class Row:
 
     def __init__(self, row: Client, there: str, back: str) -> None:
         self._row, self._there, self._back = row, there, back
-        self._after: object = 0
+        self._after: object = FIRST
 
     def trip(self, value: bytes) -> float:
         began = time.perf_counter()
@@ -97,8 +99,9 @@ def ways(cluster: LocalCluster, path: Sequence[Machine], size: int) -> Iterator[
         cluster.connect(near, timeout=PATIENCE) as row,
         relayed(programs, cluster, path, size) as sock,
     ):
-        programs.start(python("duckrow.cluster.echo", far, there, back))
         try:
+            row.produce(there, b"")
+            programs.start(python("duckrow.cluster.echo", far, there, back))
             yield Row(row, there, back), Relays(sock)
         finally:
             _forget(row, there, back)

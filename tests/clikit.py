@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import resource
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from duckrow.tools.cli import run
@@ -34,6 +36,17 @@ class Done(NamedTuple):
     def rows(self) -> list[Any]:
         assert self.code == 0, self.err
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+@contextmanager
+def small_files(most: int) -> Iterator[None]:
+    """Files of this process have no room for more bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 class Terminal(io.BytesIO):

@@ -28,7 +28,7 @@ from .command import (
     help_of,
     parse,
 )
-from .console import Console
+from .console import Console, ResultsLost
 
 INDEX: Final = {
     "Entries": {
@@ -120,7 +120,7 @@ def _run(argv: Sequence[str], console: Console) -> int:
     except UsageError as error:
         console.say(f"duckrow: {error}")
         return USAGE
-    except (BrokenPipeError, KeyboardInterrupt):
+    except (BrokenPipeError, ResultsLost, KeyboardInterrupt):
         raise
     except Exception as error:  # noqa: BLE001 - the boundary: nobody above could say more
         return _failed(error, console, debug="--debug" in argv)

@@ -6,7 +6,8 @@ import secrets
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -257,18 +258,29 @@ def init(args: Args, console: Console) -> int:
     )
     if folder.exists() and any(folder.iterdir()):
         raise Conflict(f"{folder} is not empty: say with --to where the files shall be written")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, text in found.items():
-        path = folder / name
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(text, "utf-8")
-        console.print(str(path))
+    _write_all(folder, found)
+    for name in found:
+        console.print(str(folder / name))
     console.say(
         f"cluster.toml and duckrow.service are for every machine, {next(iter(hosts))}/duckrow.toml for "
         f"{next(iter(hosts))}; docs/how-to/deploy-a-cluster.md has the steps"
     )
     return DONE
+
+
+def _write_all(folder: Path, files: Mapping[str, str]) -> None:
+    """Or none: half of them would be in the way of the next try."""
+    from duckrow.cluster.wholetext import write_whole
+
+    with ExitStack() as undo:
+        for name, text in files.items():
+            path = folder / name
+            for each in [each for each in path.parents if not each.exists()][::-1]:
+                each.mkdir(mode=0o700)
+                undo.callback(each.rmdir)
+            write_whole(path, text)
+            undo.callback(path.unlink)
+        undo.pop_all()
 
 
 def agent(args: Args, console: Console) -> int:

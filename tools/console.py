@@ -18,6 +18,20 @@ PROGRESS_EVERY: Final = 0.1
 _BAR: Final = 24
 
 
+class ResultsLost(OSError):
+    """Raised when stdout takes no more, and its reader has not left: the disk is full, say."""
+
+
+class _Stdout(io.FileIO):
+    def write(self, some: Any) -> int:
+        try:
+            return super().write(some)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise ResultsLost(error.errno, error.strerror) from error
+
+
 class Console:
     def __init__(
         self,
@@ -35,11 +49,8 @@ class Console:
     @classmethod
     def of_the_process(cls) -> Console:
         _open_what_is_closed()
-        out: Any = sys.stdout.buffer
-        if isinstance(
-            out, io.RawIOBase
-        ):  # Python was told not to buffer; a part write loses the rest
-            out = io.BufferedWriter(out)
+        # Buffered also if Python was told not to: a part write would lose the rest.
+        out = io.BufferedWriter(_Stdout(sys.stdout.fileno(), "wb", closefd=False))
         return cls(sys.stdin.buffer, out, sys.stderr, os.environ)
 
     @property

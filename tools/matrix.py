@@ -12,17 +12,19 @@ producer in order, and all consumers of a topic the same row.
 from __future__ import annotations
 
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from .crowd import Crowd
+
 if TYPE_CHECKING:
     from duckrow import Client
 
 PATIENCE: Final = 30.0  # without any entry, seconds: then something is lost
+LOOK_SECONDS: Final = 1.0  # whether there is still somebody to wait for
 _HEAD: Final = struct.Struct("<IIQ")  # producer, number of the entry, time in nanoseconds
 
 
@@ -101,46 +103,21 @@ def run(
     """
     topics = [f"{name}-{number}" for number in range(case.topics)]
     rows: list[list[list[Seen]]] = [[[] for _ in range(case.consumers)] for _ in topics]
-    errors: list[Exception] = []
-    threads: list[threading.Thread] = []
-    ready = threading.Barrier(case.producers + case.topics * case.consumers + 1)
-
-    def start(work: Callable[[Client], None]) -> None:
-        which = len(threads)
-
-        def do() -> None:
-            try:
-                with connect(which) as client:
-                    client.status()  # connected
-                    ready.wait(PATIENCE)
-                    work(client)
-            except Exception as error:  # noqa: BLE001 - it is told with the outcome
-                errors.append(error)
-                ready.abort()
-
-        threads.append(threading.Thread(target=do, daemon=True))
-        threads[-1].start()
-
-    for producer in range(case.producers):
-        start(partial(_produce, case, topics, producer, size, sleep))
-    for topic, of_topic in zip(topics, rows, strict=True):
-        for row in of_topic:
-            start(partial(_consume, case, topic, row, sleep))
-    try:
-        ready.wait(PATIENCE)
-    except threading.BrokenBarrierError:
-        pass  # somebody could not connect: it is among the errors
-    began = time.perf_counter()
-    for thread in threads:
-        thread.join()
-    seconds = time.perf_counter() - began
+    crowd = Crowd(connect)
+    produces = [
+        partial(_produce, case, topics, producer, size, sleep) for producer in range(case.producers)
+    ]
+    consumes = [
+        partial(_consume, case, topic, row, crowd, sleep)
+        for topic, of_topic in zip(topics, rows, strict=True)
+        for row in of_topic
+    ]
+    seconds = crowd.run([*produces, *consumes])
     with connect(0) as client:
         for topic in topics:
             if topic in client.topics():
                 client.delete_topic(topic)
-    return Outcome(
-        seconds, rows, [e for e in errors if not isinstance(e, threading.BrokenBarrierError)]
-    )
+    return Outcome(seconds, rows, crowd.errors)
 
 
 def _produce(
@@ -162,13 +139,23 @@ def _produce(
 
 
 def _consume(
-    case: Case, topic: str, row: list[Seen], sleep: Callable[[float], None], client: Client
+    case: Case,
+    topic: str,
+    row: list[Seen],
+    crowd: Crowd,
+    sleep: Callable[[float], None],
+    client: Client,
 ) -> None:
     after: object = 0
+    waited = 0.0
     while len(row) < case.producers * case.entries:
-        found = client.pull(topic, after, wait=PATIENCE)
+        found = client.pull(topic, after, wait=LOOK_SECONDS)
         if not found:
-            return
+            waited += LOOK_SECONDS
+            if waited >= PATIENCE or crowd.failed.is_set():
+                return
+            continue
+        waited = 0.0
         now = time.perf_counter_ns()
         after = found.after
         for entry in found:

@@ -14,6 +14,7 @@ from duckrow.node.errors import Refused
 
 from .roundtrips import BINS, Fields, Samples, summary, width
 from .samples import edges, histogram, moving_average
+from .wholefile import check_folder, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,10 +35,11 @@ def ready(path: str) -> None:
     """Before anything is measured.
 
     Raises:
-        Refused: there can be no plot of that name.
+        FileNotFoundError, Refused: there can be no plot of that name.
     """
     if Path(path).suffix not in ENDINGS:
         raise Refused(f"{path}: a plot ends in {', '.join(ENDINGS)}")
+    check_folder(Path(path))
     try:
         import matplotlib  # noqa: F401 - only whether it is there
     except ModuleNotFoundError as error:
@@ -47,12 +49,17 @@ def ready(path: str) -> None:
 
 
 def draw(path: str, measured: Sequence[Samples]) -> None:
-    figure_of(measured).savefig(path)
+    _save(path, figure_of(measured))
 
 
 def draw_cases(path: str, found: Sequence[Fields]) -> None:
     """Percentiles of cases that were measured elsewhere: rows as those of `summary`."""
-    figure_of_cases(found).savefig(path)
+    _save(path, figure_of_cases(found))
+
+
+def _save(path: str, figure: Figure) -> None:
+    with whole_file(Path(path)) as aside:
+        figure.savefig(aside, format=Path(path).suffix[1:])
 
 
 def figure_of(measured: Sequence[Samples]) -> Figure:

@@ -16,6 +16,7 @@ from duckrow.node.errors import Refused
 from .moments import show_time
 from .roundtrips import SAMPLE, Fields
 from .rows import to_json
+from .wholefile import check_folder, whole_file
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,12 +31,11 @@ def ready(path: str) -> None:
     """Before anything is measured.
 
     Raises:
-        Refused: samples cannot be kept there.
+        FileNotFoundError, Refused: samples cannot be kept there.
     """
     if Path(path).suffix not in WRITERS:
         raise Refused(f"{path}: samples are kept in a file that ends in {', '.join(WRITERS)}")
-    if not Path(path).absolute().parent.is_dir():
-        raise Refused(f"{path}: there is no folder {Path(path).absolute().parent}")
+    check_folder(Path(path))
     if Path(path).suffix == ".parquet":
         try:
             import pyarrow  # noqa: F401 - only whether it is there
@@ -46,26 +46,27 @@ def ready(path: str) -> None:
 
 
 def write(path: str, rows: Sequence[Fields]) -> None:
-    WRITERS[Path(path).suffix](path, rows)
+    with whole_file(Path(path)) as aside:
+        WRITERS[Path(path).suffix](aside, rows)
 
 
 def record(client: Client, topic: str, rows: Sequence[Fields]) -> None:
     client.produce_many(topic, [to_json(_plain(row)) for row in rows])
 
 
-def _csv(path: str, rows: Sequence[Fields]) -> None:
-    with Path(path).open("w", newline="", encoding="utf-8") as file:
+def _csv(path: Path, rows: Sequence[Fields]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, SAMPLE, lineterminator="\n")
         writer.writeheader()
         writer.writerows(map(_plain, rows))
 
 
-def _json_lines(path: str, rows: Sequence[Fields]) -> None:
+def _json_lines(path: Path, rows: Sequence[Fields]) -> None:
     text = "".join(f"{to_json(_plain(row))}\n" for row in rows)
-    Path(path).write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
 
 
-def _parquet(path: str, rows: Sequence[Fields]) -> None:
+def _parquet(path: Path, rows: Sequence[Fields]) -> None:
     import pyarrow
     import pyarrow.parquet
 
@@ -89,7 +90,7 @@ def _plain(row: Fields) -> Fields:
     return {name: show_time(row[name]) if name == "time" else row[name] for name in SAMPLE}
 
 
-WRITERS: Final[dict[str, Callable[[str, Sequence[Fields]], None]]] = {
+WRITERS: Final[dict[str, Callable[[Path, Sequence[Fields]], None]]] = {
     ".csv": _csv,
     ".jsonl": _json_lines,
     ".parquet": _parquet,

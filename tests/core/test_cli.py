@@ -232,7 +232,7 @@ def test_nobody_there_to_read_is_no_error_either(environ: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("environ", [{}, {"PYTHONUNBUFFERED": "1"}])
-@pytest.mark.parametrize("words", ["explain", "completion bash"])
+@pytest.mark.parametrize("words", ["explain", "completion bash", "chaos plan all --count 9"])
 def test_results_that_cannot_be_written_are_an_error_in_a_sentence(
     words: str, environ: dict[str, str]
 ) -> None:
@@ -249,7 +249,7 @@ def test_results_that_cannot_be_written_are_an_error_in_a_sentence(
 
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "No space left on device" in done.stderr
+    assert "not all results could be written: No space left on device" in done.stderr
 
 
 def test_a_broken_pipe_is_silent() -> None:

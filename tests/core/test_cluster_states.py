@@ -37,6 +37,13 @@ def test_a_machine_that_runs_is_in_the_state_that_its_node_tells(
     assert state_of("m1", runs=False, is_paused=False, status=told) == "down"
 
 
+def test_a_machine_that_takes_no_entries_since_its_disk_is_full_says_why() -> None:
+    told = status(active=True, disk={"state": "soft", "free": 1_000_000})
+    row = row_of("m1", "duck://h:1", pid=1, bridge_pid=7, runs=True, is_paused=False, status=told)
+
+    assert (row["state"], "1,000,000 bytes are free" in row["why"]) == ("up", True)
+
+
 def test_what_is_not_known_of_a_machine_is_null() -> None:
     row = row_of("m1", "duck://h:1", pid=0, bridge_pid=7, runs=False, is_paused=False, status=None)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clikit import duckrow
+from clikit import duckrow, small_files
 from duckrow.node.addresses import Tcp, Unix
 from duckrow.node.clusterfile import read_cluster
 from duckrow.node.configtext import load
@@ -84,6 +84,16 @@ def test_the_unit_is_that_of_a_single_node_whose_bridge_survives_it() -> None:
 def test_machines_that_cannot_be_read_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(Refused, match=said):
         deployment.hosts_of(words)
+
+
+def test_without_room_no_file_is_left_of_a_deployment(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "deploy"
+    with small_files(400):  # the cluster file has room, the unit has not
+        done = duckrow(f"cluster init m1=h1 m2=h2 --to {place}")
+
+    assert done.code == 1
+    assert f"{place / 'duckrow.service'}: File too large" in done.err
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_files_that_are_there_are_not_written_over(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clikit import small_files
 from duckrow.node.errors import Refused
 from duckrow.tools import plots, samplefiles
 from duckrow.tools.roundtrips import (
@@ -126,10 +127,10 @@ def test_samples_are_the_same_in_every_kind_of_file(ending: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("trips.xls", "ends in .csv"), ("no/such/trips.csv", "there is no folder")]
+    ("name", "why"), [("trips.xls", "ends in .csv"), ("no/such/trips.csv", "no such folder")]
 )
 def test_where_samples_cannot_be_kept_is_told_before(name: str, why: str, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises((Refused, FileNotFoundError), match=why):
         samplefiles.ready(str(tmp_path / name))
 
 
@@ -181,3 +182,22 @@ def test_a_plot_is_a_file_of_its_kind(ending: str, tmp_path: Path) -> None:
     assert {".png": b"\x89PNG", ".svg": b"<svg"}[ending] in path.read_bytes()[:2_000]
     with pytest.raises(Refused, match=r"ends in \.png"):
         plots.ready("trips.xls")
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        plots.ready(str(tmp_path / "no" / "trips.png"))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".png", ".svg"])
+def test_without_room_what_was_there_stays_and_the_file_is_named(
+    ending: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"trips{ending}"
+    path.write_bytes(b"before")
+    with pytest.raises(OSError, match="it was not written") as told, small_files(64):
+        if ending in plots.ENDINGS:
+            plots.draw(str(path), [TRIPS])
+        else:
+            samplefiles.write(str(path), [*rows(TRIPS)])
+
+    assert told.value.filename == str(path)
+    assert path.read_bytes() == b"before"
+    assert [*tmp_path.iterdir()] == [path]

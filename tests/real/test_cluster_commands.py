@@ -54,6 +54,9 @@ class Shell:
     def states(self) -> dict[str, str]:
         return {row["name"]: row["state"] for row in self("status -o json")["nodes"]}
 
+    def bridges(self) -> list[int | None]:
+        return [row["bridge_pid"] for row in self("status -o json")["nodes"][:2]]
+
     def until(self, **states: str) -> None:
         until(lambda: self.states() == states, SECONDS, lambda: f"{self.states()}, not {states}")
 
@@ -111,6 +114,14 @@ def test_without_wires_both_bridges_refuse_a_link_that_is_cut_and_say_so(three: 
     three("kill m1")
     three("start m1")
     assert three.states() == {"m1": "wedged", "m2": "up", "m3": "up"}, "it is cut off still"
+    bridges = three.bridges()
+    three("kill m1 m2 --only bridge")  # started again by their nodes, who know of nothing
+    until(lambda: not {*three.bridges()} & {*bridges, None}, SECONDS, lambda: "no new bridges")
+    three.until(m1="wedged", m2="up", m3="up")
+    for name in ("m1", "m2"):
+        said = three(f"logs {name} --lines 999").rpartition("bridge_started")[2]
+        assert "links_refused" in said.partition("bridge_ready")[0]
+        assert "link_up peer=" + {"m1": "2", "m2": "1"}[name] not in said
     assert "between m1 and m3" in three("cut m1 m3", code=1)
     assert "cut in both directions" in three("cut m1 m2 --one-way", code=1)
     three("heal")
