@@ -209,6 +209,8 @@ class _Node:
             self._image.begins(fields)
         elif kind == Said.PIECE:
             self._image.piece(fields[0], frame.body)
+        elif kind == Said.LACKS:
+            bridge.need_image()
         elif kind == Said.ASK:
             reference, what, *arguments = fields
             self._nursery.start_soon(self._answer, reference, what, arguments, frame.body)
@@ -229,6 +231,7 @@ class _Node:
                     store.options.level,
                     store.floor,
                     ordered,
+                    store.images.name,
                 )
             )
         )

@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from duckrow.node.commands import Command
+from duckrow.node.damage import Damage
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed, Full, NoQuorum
 from duckrow.node.events import INFO, WARNING, Note, unheard
@@ -28,6 +29,8 @@ from duckrow.node.limits import MIB
 from duckrow.node.registerform import Register
 from duckrow.node.reserve import OK
 from duckrow.node.row import Bundle, Item, RowStatus
+from duckrow.node.scrub import Pace
+from duckrow.node.scrubrounds import ScrubRounds, tell_of_scrub
 from duckrow.node.segments import Segment
 from duckrow.node.storeoptions import StoreOptions
 
@@ -123,6 +126,8 @@ class Bridge:
         self._serving = Serving(self.store, self.links, self.repair, note)
         disk = journal.store.disk
         self.giving = Giving(disk, journal, self.links, note)
+        self._scrubs = ScrubRounds(disk, env.wall_us, options.store, [self._scrub])
+        self._scrubs.on_report = partial(tell_of_scrub, note)
         self._taking = Taking(
             disk, self.store, self.links, note, self._rounds.jobs.do, self._become, self._no_image
         )
@@ -152,6 +157,7 @@ class Bridge:
             nursery.start_soon(self.giving.run)
             nursery.start_soon(self._taking.run)
             nursery.start_soon(self.repair.run)
+            nursery.start_soon(self._scrubs.run)
             nursery.start_soon(self._beat_on)
             nursery.start_soon(self._look_on)
             task_status.started()
@@ -293,6 +299,8 @@ class Bridge:
         self.on_round()
         if self.store.dirty:
             self._syncing.wrote()
+        if self.store.unindexed:
+            self._syncing.sealed()
 
     def _feed(self) -> None:
         """All that came since the last round."""
@@ -403,6 +411,12 @@ class Bridge:
         self.on_image()
         self._rounds.wake()
         return True
+
+    async def _scrub(self, pace: Pace) -> list[Damage]:
+        """The row, once a week; what is damaged comes from the others."""
+        damages = await self.store.scrub(pace)
+        self.repair.suspect(damages)
+        return damages
 
     async def _insist(self, write: Callable[..., object], *args: object) -> Item:
         """What the protocol has to write may use the reserve.

@@ -3,8 +3,8 @@
     round    writes ─► wants(7)        writes ─► wants(8)   wants(9)
     sync                 [.......7.......][............9............]
 
-What is written while one sync runs shares the next.  Sealed segments get their index files when a
-sync has made them durable.
+What is written while one sync runs shares the next.  A sealed segment is made durable whether or not
+anybody waits for it, and gets its index file: without one it never goes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from duckrow.node.reserve import HARD
 from duckrow.node.rowstore import RowStore
 from duckrow.node.storeoptions import WRITE
 from duckrow.node.wakeup import Wakeup
@@ -32,6 +33,10 @@ class Syncing:
     def wrote(self) -> None:
         """Something is not durable, and perhaps nobody wants it to be."""
         self._written.wake()
+
+    def sealed(self) -> None:
+        """A segment has no index file yet."""
+        self._indexer.wake()
 
     async def run(self) -> None:
         """Until cancelled.
@@ -53,8 +58,6 @@ class Syncing:
                 await self._store.sync()
                 self.done = token
                 await self._on_synced()
-            if self._store.unindexed:
-                self._indexer.wake()
 
     async def _sync_soon(self) -> None:
         """Level write: nobody waits for it, but it comes."""
@@ -68,5 +71,8 @@ class Syncing:
         store = self._store
         while True:
             await self._indexer.wait()
-            while store.unindexed and not await store.index_sealed():
-                await trio.sleep(store.options.reserve_seconds)
+            while store.unindexed:
+                await store.sync()
+                # Not in the space of the reserve: it only saves time.
+                if store.reserve.state == HARD or not await store.index_sealed():
+                    await trio.sleep(store.options.reserve_seconds)

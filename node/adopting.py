@@ -4,7 +4,9 @@
                  └► rows of sealed segments         ─► files of the index
 
 What was there speaks of a row that is no more, and goes first; so a crash in the middle leaves nothing
-that could be believed, and the next start begins anew.
+that could be believed, and the next start begins anew.  Last comes the file `adopted`, which names the
+image: files beside another name, or none, are of a row that this one took the place of, even where
+both end at one position.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from typing import NamedTuple
 
 import trio
 
-from . import keptplaces
-from .errors import Corrupt
+from . import keptplaces, smallfile
+from .env import Disk
+from .errors import Corrupt, DiskFailed
 from .limits import KIB
 from .numberfile import NumberFile, moved
 from .numberfolder import NumberFolder
@@ -23,6 +26,8 @@ from .numbergrowing import END, PART
 from .snapshots import Identity, Pieces, Snapshots
 
 READ_BYTES = 256 * KIB
+NAME = "adopted"
+_NAME_BYTES_MAX = 64
 
 
 class Part(NamedTuple):
@@ -34,6 +39,27 @@ class Part(NamedTuple):
 
 
 Read = Callable[[int, int], Awaitable[Part | None]]  # from an offset, so many bytes
+
+
+async def adopted(disk: Disk) -> str:
+    """The image with which the row began that the files here speak of; empty: with none.
+
+    Raises:
+        DiskFailed: the disk does not give it.
+    """
+    try:
+        return (await smallfile.get(disk, NAME, _NAME_BYTES_MAX)).decode(errors="replace")
+    except OSError as error:
+        raise DiskFailed(f"the file {NAME} could not be read: {error}") from error
+
+
+async def note_adopted(disk: Disk, image: str) -> bool:
+    """False: the disk is full.
+
+    Raises:
+        DiskFailed: for any other error.
+    """
+    return await smallfile.put(disk, NAME, image.encode())
 
 
 async def adopt(read: Read, store: bytes, snapshots: Snapshots, folder: NumberFolder) -> bool:

@@ -1,10 +1,12 @@
 """A node at its bridge: the state of a cluster's row on this machine, in a process of its own.
 
-    async with open_bridged(env, host, port, HousekeepingOptions()) as node:
+    async with open_bridged(env, host, port, Options()) as node:
         ...
 
 Like `alone.py`, but the row belongs to the bridge; here are `state`, with the snapshots, and
-`numbers`, with the index.  Both can be lost, and are made again from the row.
+`numbers`, with the index.  Both can be lost, and are made again from the row; where that does not
+reach back so far, an image of another machine takes the place of all (N5).  They are read through once
+a week, as the bridge reads the row.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from functools import partial
 
 import trio
 
-from .adopting import adopt
-from .alone import ORDERLY, StatelessError, durable_folders, recovered
+from .adopting import adopt, adopted, note_adopted
+from .alone import ORDERLY, Options, StatelessError, durable_folders, recovered
 from .bridgedrow import BridgedRow
 from .env import Disk, Env
 from .errors import Corrupt
@@ -25,6 +27,7 @@ from .housekeeping import Housekeeping, HousekeepingOptions
 from .keeper import Keeper
 from .numberfolder import NumberFolder
 from .rare import rare_housekeeping
+from .scrubrounds import ScrubRounds, tell_of_scrub
 from .snapshots import Snapshots
 from .timekeeping import tell_time
 
@@ -34,9 +37,11 @@ LAST_SNAPSHOT_SECONDS = 5.0  # at an orderly end: the bridge may end, too
 
 @asynccontextmanager
 async def open_bridged(
-    env: Env, host: str, port: int, options: HousekeepingOptions, note: Note = unheard
+    env: Env, host: str, port: int, options: Options, note: Note = unheard
 ) -> AsyncIterator[Keeper]:
     """Waits for the bridge, catches up, and serves until the block ends.
+
+    Of `options.store` only what is said about scrubs is of use: the row is the bridge's.
 
     Raises:
         Corrupt: the state cannot be made from what is there; says what is missing.
@@ -49,7 +54,14 @@ async def open_bridged(
     async with trio.open_nursery() as connection:
         connection.start_soon(row.run)
         await row.ready.wait()
-        keeper, housekeeping = await _recovered(env, row, state, numbers, options, note)
+        keeper, housekeeping = await _recovered(
+            env, row, state, numbers, options.housekeeping, note
+        )
+        keeper.numbers.on_lost = row.lack
+        if housekeeping.unknown:
+            row.lack()
+        scrubs = ScrubRounds(state, env.wall_us, options.store, row.caches)
+        scrubs.on_report = partial(tell_of_scrub, note)
         row.on_give = lambda number: housekeeping.give_image(partial(row.give, number))
         orderly = False
         try:
@@ -57,6 +69,7 @@ async def open_bridged(
                 nursery.start_soon(keeper.run)
                 nursery.start_soon(housekeeping.run)
                 nursery.start_soon(tell_time, keeper, row)
+                nursery.start_soon(scrubs.run)
                 yield keeper
                 nursery.cancel_scope.cancel()
             orderly = True
@@ -77,13 +90,19 @@ async def _recovered(
     """With the state of an image, if there is no other; waits until there is one."""
     while True:
         snapshots, folder = Snapshots(state), NumberFolder(numbers)
+        image = row.image
         try:
+            if await adopted(state) != image:
+                raise StatelessError(
+                    f"{image or 'another row'} took the place of what is known here"
+                )
             rare = rare_housekeeping(env, options)
             return await recovered(Keeper, env, row, snapshots, folder, rare)
         except StatelessError as error:
             note(WARNING, "state_missing error=%s", error)
         try:
             taken = await adopt(row.store.read_image, row.store.uuid, snapshots, folder)
+            taken = taken and await note_adopted(state, image)
         except Corrupt as error:
             taken = False
             note(WARNING, "image_not_taken error=%s", error)

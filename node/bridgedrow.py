@@ -74,6 +74,8 @@ class BridgedRow:
         self._status = RowStatus(False, (), 0, 0, 0, OK)
         self._on_tight: Callable[[], None] = lambda: None
         self._output: Output | None = None
+        self.caches: Sequence[Scrub] = ()  # read the files of the node through
+        self._lacks = False  # the index has lost something
         self._lost_at = inf  # while there is no bridge: since when
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
@@ -114,6 +116,12 @@ class BridgedRow:
                 await trio.sleep(RETRY_SECONDS)
 
     @property
+    def image(self) -> str:
+        """That the row began with; empty: with none."""
+        assert self.welcome is not None
+        return self.welcome.image
+
+    @property
     def is_attached(self) -> bool:
         return self._output is not None
 
@@ -127,7 +135,15 @@ class BridgedRow:
 
     def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:
         """The disk of the row is the bridge's, but room on it is made here."""
-        self._on_tight = on_tight
+        self._on_tight, self.caches = on_tight, scrubs
+
+    def lack(self) -> None:
+        """The index has lost what no replay brings back: an image of another machine does (N5)."""
+        if not self._lacks:
+            self._lacks = True
+            self._note(WARNING, "index_lacks")
+            if self._output is not None:
+                self._send(wire.frame([int(Said.LACKS)]))
 
     async def leads(self, after: int, upto: int) -> bool:
         """See `KeptRow.leads`; not asked of a bridge, so a start takes the newest snapshot."""
@@ -297,7 +313,7 @@ class BridgedRow:
                 f"the bridge now has the store {welcome.uuid.hex()}, and had {before.uuid.hex()}: "
                 "this node's state belongs to that one; start it anew"
             )
-        if self._after is not None and self._after + 1 < welcome.floor:
+        if before is not None and before.image != welcome.image:
             raise ReplacedError(
                 f"an image took the place of the row, which begins behind position "
                 f"{welcome.floor - 1} now, and this node had come to {self._after}"
@@ -312,6 +328,8 @@ class BridgedRow:
             output.put(wire.submit([command], accepted=accepted))
         for question in self._questions.frames():
             output.put(question)
+        if self._lacks:
+            output.put(wire.frame([int(Said.LACKS)]))
         output.flush()
 
     def _on_frame(self, kind: int, fields: list[Any], frame: Frame) -> None:

@@ -1,6 +1,6 @@
 """What a node and its bridge say to each other, over a Unix socket (N1).
 
-    node ──►  ATTACH  FOLLOW after  SUBMIT commands  SETTLE names  RELEASE  ASK reference, what
+    node ──►  ATTACH  FOLLOW after  SUBMIT commands  SETTLE names  RELEASE  LACKS  ASK reference, what
     bridge ►  WELCOME  ITEM  STATUS  SEGMENTS  STAGED heads  REFUSED heads  ANSWER reference
     node ──►  GIVEN number, what  PIECE number, bytes          when the bridge says GIVE number
 
@@ -33,7 +33,7 @@ from .rowwire import (
     encode_item,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 Name = tuple[int, int, int]
 
 
@@ -48,6 +48,7 @@ class Said(enum.IntEnum):
     ASK = 6
     GIVEN = 7  # an image begins: what it is
     PIECE = 8  # of it, in the body; an empty one is the last, and the only one if there is no image
+    LACKS = 9  # its index has lost something: an image of another machine would bring it
 
 
 class Told(enum.IntEnum):
@@ -85,6 +86,7 @@ class Welcome(NamedTuple):
     level: str
     floor: int
     ordered: tuple[Name, ...]  # stages that are in the row already; the state has them, or will
+    image: str  # that the row began with: another one, another row; empty: with none
 
 
 def frame(head: Iterable[Any], *body: Buffer) -> list[Buffer]:
@@ -186,7 +188,7 @@ def _nameless(commands: Sequence[Command]) -> Bundle:
 
 def welcome(told: Welcome) -> list[Buffer]:
     names = [list(name) for name in told.ordered]
-    return frame([int(Told.WELCOME), *told[:3], list(told.formers), *told[4:6], names])
+    return frame([int(Told.WELCOME), *told[:3], list(told.formers), *told[4:6], names, told.image])
 
 
 def welcome_of(fields: list[Any]) -> Welcome:
@@ -195,13 +197,15 @@ def welcome_of(fields: list[Any]) -> Welcome:
         Corrupt: it is none, or of another version.
     """
     try:
-        version, id_, uuid, formers, level, floor, names = fields[:7]
+        version, id_, uuid, formers, level, floor, names, *more = fields
         ordered = tuple([(view, origin, s) for view, origin, s in names])
     except MALFORMED as error:
         raise cbor.malformed("the welcome of a bridge", fields) from error
     if version != VERSION:
         raise Corrupt(f"the bridge speaks version {version!r} to its node, and this is {VERSION}")
-    return Welcome(version, id_, uuid, tuple(formers), level, floor, ordered)
+    if not more or type(more[0]) is not str:
+        raise cbor.malformed("the welcome of a bridge", fields)
+    return Welcome(version, id_, uuid, tuple(formers), level, floor, ordered, more[0])
 
 
 def status(told: RowStatus, floor: int) -> list[Buffer]:

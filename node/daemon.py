@@ -15,6 +15,7 @@ import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -35,7 +36,7 @@ from .locks import NODE_LOCK
 from .lonerow import LoneRow
 from .realio import RealDisk, real_env
 from .realnet import notify, serve_at
-from .scrubrounds import ScrubReport
+from .scrubrounds import tell_of_scrub
 from .server import Server, ServerOptions
 from .settings import CREATE
 from .supervising import Supervisor
@@ -220,8 +221,7 @@ async def _opened(
             await _agree(alone, options.create)
             yield alone
         return
-    housekeeping = options.node.housekeeping
-    async with open_bridged(env, BRIDGE, 0, housekeeping, log.log) as keeper:
+    async with open_bridged(env, BRIDGE, 0, options.node, log.log) as keeper:
         supervision.supervisor.is_proven = True
         supervision.nursery.start_soon(_agree, keeper, options.create)
         yield keeper
@@ -246,15 +246,7 @@ def tell_of_damage(row: LoneRow) -> None:
     tell_of_damages(log.log, row.store.recovered.damages)
     if row.broken is not None:
         log.error("row_ended why=%s", row.broken)
-    row.scrubs.on_report = _log_scrub
-
-
-def _log_scrub(report: ScrubReport) -> None:
-    seconds = (report.ended_us - report.began_us) / 1e6
-    log.info(
-        "scrubbed bytes=%d seconds=%.1f damages=%d", report.bytes, seconds, len(report.damages)
-    )
-    tell_of_damages(log.log, report.damages)
+    row.scrubs.on_report = partial(tell_of_scrub, log.log)
 
 
 async def _agree(keeper: Keeper, create: str) -> None:

@@ -78,8 +78,7 @@ class Housekeeping:
         self._full: dict[str, float] = {}  # what did not fit, and when it is tried again
         keeper.on_progress = self._count
         keeper.pins.on_told = self._look
-        scrubs = partial(folder.scrub, keeper.numbers), self._scrub_snapshots
-        keeper.row.tend(self._look, scrubs)
+        keeper.row.tend(self._look, (self._scrub_index, self._scrub_snapshots))
 
     def give_image(self, send: Send) -> None:
         """Soon: the state is captured by one at a time."""
@@ -284,6 +283,13 @@ class Housekeeping:
             pass  # it stays as it is, and readers and the scrub say what is wrong with it
         numbers.usage.rewritten(segment)
         return True
+
+    async def _scrub_index(self, pace: Pace) -> list[Damage]:
+        numbers = self._keeper.numbers
+        damages = await self._folder.scrub(numbers, pace)
+        if any(not damage.mended for damage in damages):
+            numbers.on_lost()
+        return damages
 
     async def _scrub_snapshots(self, pace: Pace) -> list[Damage]:
         damages = await self._snapshots.scrub(pace)

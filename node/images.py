@@ -134,6 +134,12 @@ class Images:
         self._shelf.insert(segments)
 
     @property
+    def name(self) -> str:
+        """Of the last image; empty: the row began with none."""
+        base = self._chronicle.base
+        return "" if base is None else base.files[0]
+
+    @property
     def leads_on(self) -> bool:
         """The row can still be followed from the last image."""
         base = self._chronicle.base

@@ -76,7 +76,7 @@ class LoneRow:
         self._taker = Wakeup()
         if self._waits_for_sync:
             store.on_synced(self._taker.wake)
-        self.scrubs = ScrubRounds(store, disk, env.wall_us)
+        self.scrubs = ScrubRounds(disk, env.wall_us, store.options, [store.scrub])
         self.care = Care(store, self.scrubs, self._taker)
 
     @classmethod
@@ -156,7 +156,8 @@ class LoneRow:
         return True
 
     def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:
-        self.care.on_tight, self.scrubs.others = on_tight, scrubs
+        self.care.on_tight = on_tight
+        self.scrubs.scrubs = [self.store.scrub, *scrubs]
 
     async def run(self) -> None:
         """Syncs, indexes sealed segments, looks after a disk that is full, scrubs; until cancelled.

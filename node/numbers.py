@@ -61,6 +61,8 @@ class Numbers:
         self.kept: dict[int, int] = {}
         # How far entries of (topic id, partition) below a first number may be forgotten: pins.py.
         self.held: Callable[[int, int, int], int] = lambda _topic_id, _partition, first: first
+        # Somebody found that it lacks rows.  Alone that stays so; a machine with neighbours gets them.
+        self.on_lost: Callable[[], None] = lambda: None
         self._position = 0  # of the item whose effects are being noted
         self._known = False  # they are known already
         self._segment = -1  # the newest one

@@ -219,6 +219,7 @@ class Reader:
         wants, hole = plan(numbers, topic_id, spans, starts, basket.entries_left)
         # While an item is being applied, the index may not know yet what the state does.
         if not wants and not basket.batches and hole and numbers.covered >= self._state.position:
+            numbers.on_lost()
             raise Damaged(ask.topic, *hole, "the index has lost them")
         basket.done.update((partition, start - 1) for partition, start in starts.items())
         return missing, spans, wants

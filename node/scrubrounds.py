@@ -5,24 +5,23 @@
 
 The file `scrubbed` says when the last round ended, so a restart does not begin anew; one that cannot
 be read, or that lies in the future, makes a round due.  A round that a restart cuts short begins
-again from the first segment.
+again from the first segment.  Where a machine has two processes, each reads its own folder in rounds.
 """
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 import trio
 
-from .damage import Damage
+from . import smallfile
+from .damage import Damage, tell_of_damages
 from .env import Disk
-from .errors import DiskFailed
-from .rowstore import RowStore
+from .events import INFO, Note
 from .scrub import Scrub
-from .segments import ASIDE
+from .storeoptions import StoreOptions
 
 NAME: Final = "scrubbed"
 SETTLE_SECONDS: Final = 60.0  # after a start: there is enough to do
@@ -39,17 +38,36 @@ class ScrubReport:
     damages: tuple[Damage, ...]
 
 
+def tell_of_scrub(note: Note, report: ScrubReport) -> None:
+    seconds = (report.ended_us - report.began_us) / 1e6
+    note(
+        INFO,
+        "scrubbed bytes=%d seconds=%.1f damages=%d",
+        report.bytes,
+        seconds,
+        len(report.damages),
+    )
+    tell_of_damages(note, report.damages)
+
+
 def _nobody_listens(_report: ScrubReport) -> None:
     pass
 
 
 class ScrubRounds:
-    def __init__(self, store: RowStore, disk: Disk, wall_us: Callable[[], int]) -> None:
+    """`disk` is where it is noted; each of `scrubs` reads something through."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        wall_us: Callable[[], int],
+        options: StoreOptions,
+        scrubs: Sequence[Scrub],
+    ) -> None:
         self.last: ScrubReport | None = None  # of this process
         self.on_report: Callable[[ScrubReport], None] = _nobody_listens
-        # What lies outside the row, and is read in the same rounds.
-        self.others: Sequence[Scrub] = ()
-        self._store, self._disk, self._wall_us = store, disk, wall_us
+        self.scrubs = scrubs
+        self._disk, self._wall_us, self._options = disk, wall_us, options
         self._bytes = 0
 
     async def run(self) -> None:
@@ -58,7 +76,7 @@ class ScrubRounds:
         Raises:
             DiskFailed: the process has to end.
         """
-        seconds = self._store.options.scrub_seconds
+        seconds = self._options.scrub_seconds
         if not seconds:
             return
         await trio.sleep(max(await self.due_seconds(), SETTLE_SECONDS))
@@ -71,7 +89,7 @@ class ScrubRounds:
         now, ended = self._wall_us(), await self._ended()
         if ended is None or ended > now:
             return 0.0
-        return max(0.0, self._store.options.scrub_seconds - (now - ended) / 1e6)
+        return max(0.0, self._options.scrub_seconds - (now - ended) / 1e6)
 
     async def round(self) -> ScrubReport:
         """Reads everything that is durable; finds damage before somebody needs what it hit.
@@ -80,9 +98,9 @@ class ScrubRounds:
             DiskFailed: that it ended could not be written down.
         """
         began, self._bytes = self._wall_us(), 0
-        damages = await self._store.scrub(self._pace)
-        for other in self.others:
-            damages += await other(self._pace)
+        damages: list[Damage] = []
+        for scrub in self.scrubs:
+            damages += await scrub(self._pace)
         ended = self._wall_us()
         self.last = ScrubReport(began, ended, self._bytes, tuple(damages))
         self.on_report(self.last)
@@ -91,36 +109,15 @@ class ScrubRounds:
 
     async def _pace(self, read: int) -> None:
         self._bytes += read
-        await trio.sleep(read / self._store.options.scrub_bytes_per_second)
+        await trio.sleep(read / self._options.scrub_bytes_per_second)
 
     async def _ended(self) -> int | None:
         try:
-            file = await self._disk.open(NAME)
-        except FileNotFoundError:
-            return None
-        try:
-            content = await file.read(0, _DIGITS_MAX)
+            content = await smallfile.get(self._disk, NAME, _DIGITS_MAX)
         except OSError:
             return None
-        finally:
-            file.close()
         return int(content) if content.isdigit() else None
 
     async def _note(self, ended: int) -> None:
         """A full disk may keep it out: then the next start makes one round too many."""
-        disk = self._disk
-        try:
-            file = await disk.open(NAME + ASIDE, create=True)
-            try:
-                file.truncate(0)
-                file.write(0, [b"%d" % ended])
-                await file.sync()
-            finally:
-                file.close()
-            await disk.rename(NAME + ASIDE, NAME)
-            await disk.sync_names()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise DiskFailed(f"writing down that a scrub ended: {error}") from error
-            if await disk.exists(NAME + ASIDE):
-                await disk.unlink(NAME + ASIDE)
+        await smallfile.put(self._disk, NAME, b"%d" % ended)

@@ -86,7 +86,8 @@ def test_heads_that_are_not_those_of_the_item_are_refused() -> None:
 
 
 def test_what_else_is_told_arrives() -> None:
-    welcome = Welcome(1, 2, b"u" * 16, (b"f" * 16,), "write", 5, ((1, 2, 3), (0, 2, 9)))
+    ordered = ((1, 2, 3), (0, 2, 9))
+    welcome = Welcome(wire.VERSION, 2, b"u" * 16, (b"f" * 16,), "write", 5, ordered, "image-4-1")
     _, fields, _ = frame(wire.welcome(welcome))
     assert wire.welcome_of(fields) == welcome
 
@@ -109,9 +110,9 @@ def test_what_else_is_told_arrives() -> None:
 
 
 def test_a_bridge_of_another_version_is_refused() -> None:
-    _, fields, _ = frame(wire.welcome(Welcome(2, 2, b"u" * 16, (), "write", 5, ())))
+    _, fields, _ = frame(wire.welcome(Welcome(99, 2, b"u" * 16, (), "write", 5, (), "")))
 
-    with pytest.raises(Corrupt, match="speaks version 2"):
+    with pytest.raises(Corrupt, match="speaks version 99"):
         wire.welcome_of(fields)
 
 

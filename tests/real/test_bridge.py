@@ -15,11 +15,11 @@ from duckrow.bridge.founding import Charter
 from duckrow.bridge.links import Neighbour
 from duckrow.bridge.process import Bridge, BridgeOptions
 from duckrow.node import columns, makers
+from duckrow.node.alone import Options
 from duckrow.node.bridged import open_bridged
 from duckrow.node.capture import state_hash
 from duckrow.node.env import Env
 from duckrow.node.events import unheard
-from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.realio import real_env
 from duckrow.node.storeoptions import StoreOptions
@@ -72,7 +72,7 @@ def test_three_machines_have_one_row_over_real_sockets_and_files(folder: Path) -
 
     async def node(id_: int) -> None:
         env = env_of(folder, f"n{id_}")
-        async with open_bridged(env, f"m{id_}", NODE_PORT, HousekeepingOptions()) as keeper:
+        async with open_bridged(env, f"m{id_}", NODE_PORT, Options()) as keeper:
             nodes[id_] = keeper
             await done.wait()
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 
 import trio
 
+from duckrow.node.scrub import at_once
+
 from .cluster_machine import Machine
 from .cluster_plan import DAMAGE, ClusterPlan
 from .workload import Observed
@@ -110,7 +112,9 @@ class Disks:
                     # What all others have dropped goes here with the next items.
                     damages = [each for each in found if max(each.first, each.last) >= floor]
                     hurt = [w for w in bridge.repair.wounds.values() if w.highest >= floor]
-                    if machine.bridge is bridge and not damages and not hurt:
+                    for scrub in machine.row.caches:
+                        damages += await scrub(at_once)
+                    if machine.bridge is bridge and not damages and not hurt and machine.knows_all:
                         seen.flips, seen.troubled = 0, False  # nobody is told of it any more
                         return
                     bridge.repair.suspect(found)

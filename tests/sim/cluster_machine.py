@@ -15,6 +15,7 @@ from duckrow.bridge.attach import Attach
 from duckrow.bridge.founding import Charter, Listed
 from duckrow.bridge.links import Neighbour
 from duckrow.bridge.process import Bridge, BridgeOptions
+from duckrow.node.alone import Options
 from duckrow.node.bridged import open_bridged
 from duckrow.node.bridgedrow import BridgedRow, ReplacedError
 from duckrow.node.env import Env
@@ -75,6 +76,22 @@ class Machine:
             and self.node_host.alive
             and node.state.position == bridge.store.position
         )
+
+    @property
+    def knows_all(self) -> bool:
+        """Its node knows where each entry lies."""
+        if self.node is None:
+            return False
+        state, numbers = self.node.state, self.node.numbers
+        for topic in state.topics.rows.values():
+            for partition in range(topic.policy.partitions):
+                number, last = state.partition(topic.id, partition)[:2]
+                while number <= last:
+                    rows = numbers.rows(topic.id, partition, number, 1000)
+                    if not rows:
+                        return False
+                    number = rows[-1].last + 1
+        return True
 
     # -- processes ----------------------------------------------------------------------------
 
@@ -172,11 +189,12 @@ class Machine:
 
     async def _run_node(self, env: Env) -> None:
         stopping = self._stopping = trio.Event()
-        options = HousekeepingOptions(
+        housekeeping = HousekeepingOptions(
             snapshot_items=self.plan.snapshot_items,
             snapshot_bytes=1 << 20,
             followable_bytes=self.plan.segment_bytes,
         )
+        options = Options(store=StoreOptions(scrub_seconds=0), housekeeping=housekeeping)
         while not stopping.is_set():
             try:
                 async with open_bridged(

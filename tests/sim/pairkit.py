@@ -15,6 +15,7 @@ import trio
 from duckrow.bridge.attach import Attach
 from duckrow.bridge.process import Bridge
 from duckrow.node import makers
+from duckrow.node.alone import Options
 from duckrow.node.bridged import open_bridged
 from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.capture import state_hash
@@ -24,6 +25,7 @@ from duckrow.node.errors import Full, NoQuorum
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.reading import Pull
+from duckrow.node.storeoptions import StoreOptions
 from sim.clusterkit import BODY, Links, mesh, options_of
 from sim.media import Media
 from sim.world import World
@@ -37,21 +39,26 @@ class Split:
     links: Links
     level: str = "fsync"
     snapshot_items: int = 50
+    observers: tuple[int, ...] = ()  # have no vote, and produce nothing
+    scrub_seconds: float = 0.0  # 0: never
     keep: int = 0  # entries of the topic; 0: all.  With it, rows go as soon as they may
     bridges: dict[int, Bridge] = attrs.field(factory=dict)
     nodes: dict[int, Keeper] = attrs.field(factory=dict)
     results: list[Result] = attrs.field(factory=list)  # of what was answered
     producing: bool = True
+    stops: dict[int, trio.Event] = attrs.field(factory=dict)
     busy: dict[int, None] = attrs.field(factory=dict)
     replaced: list[int] = attrs.field(factory=list)  # nodes whose row became another one
     notes: list[str] = attrs.field(factory=list)
 
     def start_bridge(self, id_: int) -> None:
         async def main(env: Env) -> None:
-            options = options_of(env, self.links, id_, self.level)
+            options = options_of(env, self.links, id_, self.level, observers=self.observers)
+            store = attrs.evolve(options.store, scrub_seconds=self.scrub_seconds)
+            options = attrs.evolve(options, store=store)
             if self.keep:
                 store = attrs.evolve(
-                    options.store,
+                    store,
                     segment_bytes=1 << 13,
                     followable_bytes=1 << 13,
                     hard_reserve_bytes=1 << 17,
@@ -69,17 +76,23 @@ class Split:
 
     def start_node(self, id_: int) -> None:
         async def main(env: Env) -> None:
-            options = HousekeepingOptions(
+            housekeeping = HousekeepingOptions(
                 snapshot_items=self.snapshot_items,
                 snapshot_commands=self.snapshot_items,  # also where items are seldom counted (rare.py)
                 followable_bytes=1 << 13,
             )
+            store = StoreOptions(scrub_seconds=self.scrub_seconds)
+            options = Options(store=store, housekeeping=housekeeping)
             note = partial(self._note, f"n{id_}")
-            while True:
+            stop = self.stops[id_] = trio.Event()
+            while not stop.is_set():
                 try:
                     async with open_bridged(env, f"m{id_}", NODE_PORT, options, note) as keeper:
                         self.nodes[id_] = keeper
-                        await self.produce(env, id_, keeper)
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(self.produce, env, id_, keeper)
+                            await stop.wait()
+                            nursery.cancel_scope.cancel()
                 except* ReplacedError:
                     self.replaced.append(id_)
                     self.nodes.pop(id_, None)
@@ -97,6 +110,14 @@ class Split:
         self.busy.pop(id_, None) if what == "n" else None
         self.world.kill(f"{what}{id_}", power=power)
 
+    async def stop_node(self, id_: int) -> None:
+        """In order."""
+        self.stops[id_].set()
+        with trio.fail_after(10):
+            while self.world.host(f"n{id_}").alive:
+                await trio.sleep(0.01)
+        del self.nodes[id_]
+
     def lose_disk(self, host_name: str, seed: int = 99) -> None:
         """What was on it is gone; its process must not run."""
         host = self.world.host(host_name)
@@ -113,7 +134,7 @@ class Split:
             await keeper.order(makers.create(turn, "rides", {"max_entries": self.keep}))
         while True:
             await trio.sleep(0.1 * env.rng.random())
-            if not self.producing:
+            if not self.producing or id_ in self.observers:
                 continue
             seq += 1
             self.busy[id_] = None
@@ -132,7 +153,11 @@ class Split:
         with trio.fail_after(seconds):
             while not (
                 len(self.nodes) == len(self.bridges) == len(self.links)
-                and all(node.row.status().active for node in self.nodes.values())
+                and all(
+                    node.row.status().active
+                    for id_, node in self.nodes.items()
+                    if id_ not in self.observers
+                )
             ):
                 await trio.sleep(0.1)
 

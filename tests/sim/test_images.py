@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from sim.pairkit import Split, play
+from duckrow.node.errors import Damaged
+from sim.pairkit import Split, everything, play
 
 KEEP = 100  # entries; a row is forgotten within seconds
 
@@ -27,6 +28,19 @@ async def away(split: Split, *ids: int) -> None:
     for id_ in ids:
         split.start_bridge(id_)
         split.start_node(id_)
+
+
+@pytest.mark.parametrize("level", ["fsync", "write", "memory"])
+def test_every_machine_forgets_what_was_pruned_whether_it_votes_or_not(level: str) -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 1, 2, 3)
+        await split.end()
+        sizes = [len(bridge.store.segments()) for bridge in split.bridges.values()]
+        assert max(sizes) < 2 * min(sizes)
+
+    play(9, script, level, keep=KEEP, observers=(3,))
 
 
 def test_who_was_away_too_long_takes_an_image_and_goes_on() -> None:
@@ -187,3 +201,75 @@ def test_giver_and_taker_may_die_amid_an_image(who: str) -> None:
 def test_giver_and_taker_may_die_at_any_moment_of_an_image(who: str, power: bool) -> None:
     died = [dies_amid_an_image(who, k, power=power) for k in range(1, 70)]
     assert died.count(True) > 20
+
+
+LONG = 1000  # entries: their index is older than both snapshots
+
+
+async def old_index(split: Split, id_: int) -> str:
+    """A file of the index of that node: some of it is wanted, and no replay begins before it."""
+    with trio.fail_after(300):
+        while True:
+            await trio.sleep(0.2)
+            node, bridge = split.nodes.get(id_), split.bridges[id_]
+            if node is None or bridge.store.floor == 1:
+                continue
+            for segment in node.numbers.installed:
+                file = node.numbers.file(segment)
+                live = node.numbers.usage.holders(segment)
+                if file is not None and live and file.cover.upto + 150 < node.state.position:
+                    return f"numbers/{segment:08d}.numbers"
+
+
+@pytest.mark.parametrize("observers", [(), (2,)])
+def test_a_node_whose_index_has_lost_something_gets_it_from_another_machine(
+    observers: tuple[int, ...],
+) -> None:
+    """N5.  That of an observer may end where its row does, and its places are others even so."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        name = await old_index(split, 2)
+        split.producing = False
+        await trio.sleep(1)
+        await split.stop_node(2)
+        media = split.world.host("n2").media
+        media.flip(name, media.pages(name).cache.size - 40)  # of its directory: it is not loaded
+        split.start_node(2)
+        with trio.fail_after(30):
+            while split.replaced != [2]:
+                await trio.sleep(0.1)
+        await split.until()
+        await split.end()
+
+    split = play(6, script, keep=LONG, observers=observers)
+    assert any("n2 index_lacks" in note for note in split.notes)
+    assert any("m2 image_taken" in note for note in split.notes)
+
+
+@pytest.mark.parametrize("who", ["a scrub", "a reader"])
+def test_rows_of_the_index_that_cannot_be_put_right_come_from_another_machine(who: str) -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        name = await old_index(split, 2)
+        split.producing = False
+        media = split.world.host("n2").media
+        for bit in (3, 77):  # one alone would be put right
+            media.flip(name, bit)
+        if who == "a reader":
+            split.kill("n", 2)  # it has what it read last in memory
+            split.start_node(2)
+            await split.until()
+            with pytest.raises(Damaged, match="the index has lost them"):
+                await everything(split.nodes[2])
+        with trio.fail_after(300):
+            while split.replaced != [2]:
+                await trio.sleep(1)
+        await split.until()
+        await split.end()
+
+    split = play(7, script, keep=LONG, scrub_seconds=100 if who == "a scrub" else 0)
+    assert any("n2 scrubbed" in note for note in split.notes) == (who == "a scrub")
+    assert any("n2 index_lacks" in note for note in split.notes)

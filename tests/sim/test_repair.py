@@ -172,3 +172,16 @@ def test_what_cannot_be_put_back_is_replaced_by_one_image_and_not_looked_at_agai
         await split.end()
 
     play(11, script, keep=KEEP)
+
+
+def test_what_nobody_reads_is_read_by_the_scrub_of_its_bridge_and_mended() -> None:
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.producing = False
+        split.world.host("m3").media.flip(segments(split, 3)[1], 1500)
+        await until_mended(split, 3, seconds=300)
+        assert await split.bridges[3].store.scrub() == []
+        await split.end()
+
+    split = play(8, script, keep=KEEP, scrub_seconds=100)
+    assert any("m3 scrubbed" in note for note in split.notes)

@@ -194,7 +194,7 @@ def test_a_disk_that_fails_ends_the_process() -> None:
     async def work(row: LoneRow, _story: Story) -> None:
         await trio.sleep(DAY)
         machine.media.sync_eio = 1
-        with pytest.raises(DiskFailed, match="a scrub ended"):
+        with pytest.raises(DiskFailed, match="the file scrubbed could not be written"):
             await row.scrubs.round()
 
     machine = Machine(1)

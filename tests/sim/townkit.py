@@ -11,12 +11,14 @@ import trio
 
 from duckrow.bridge.attach import Attach
 from duckrow.bridge.process import Bridge
+from duckrow.node.alone import Options
 from duckrow.node.bridged import open_bridged
 from duckrow.node.clientcalls import Receipt
 from duckrow.node.env import Env
 from duckrow.node.events import unheard
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
+from duckrow.node.storeoptions import StoreOptions
 from duckrow.node.trioclient import Client
 
 from .clusterkit import mesh, options_of
@@ -54,7 +56,8 @@ class Town:
 
     async def _node(self, env: Env) -> None:
         id_ = int(env.name[1:])
-        options = HousekeepingOptions(snapshot_items=50)
+        store = StoreOptions(scrub_seconds=0)
+        options = Options(store=store, housekeeping=HousekeepingOptions(snapshot_items=50))
         async with open_bridged(env, f"m{id_}", NODE_PORT, options) as keeper:
             self.nodes[id_] = keeper
             await serve(env, keeper, unheard, trio.Event())
