@@ -18,7 +18,7 @@ from duckrow.node.storeoptions import StoreOptions
 from .founding import LINEAGE_BITS, Charter, Listed
 from .handshake import check_secret
 from .links import Neighbour
-from .process import BridgeOptions
+from .options import BridgeOptions
 from .timing import Timing
 
 

@@ -11,11 +11,10 @@ waits for nothing but a new segment, and nobody is woken to make it.  Syncs run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-import attrs
 import trio
 
 from duckrow.node.commands import Command
@@ -25,25 +24,25 @@ from duckrow.node.errors import DiskFailed, Full, NoQuorum
 from duckrow.node.events import INFO, WARNING, Note, unheard
 from duckrow.node.forms import UUID_BYTES, BaseForm
 from duckrow.node.journal import Journal
-from duckrow.node.limits import MIB
 from duckrow.node.registerform import Register
 from duckrow.node.reserve import OK
 from duckrow.node.row import Bundle, Item, RowStatus
 from duckrow.node.scrub import Pace
 from duckrow.node.scrubrounds import ScrubRounds, tell_of_scrub
 from duckrow.node.segments import Segment
-from duckrow.node.storeoptions import StoreOptions
 
 from . import effects as do
 from .electorate import missing
 from .follower import Follower
-from .founding import LINEAGE_BITS, Charter, Listed
+from .founding import LINEAGE_BITS
 from .giving import Giving
 from .handshake import NONCE_BYTES, VERSION, Door, Hello
 from .imageforms import ImageOffer, ImageSlice, NoImage, WantImage
-from .links import Down, Event, Heard, Links, Neighbour, Up
+from .links import Down, Heard, Links, Up
+from .mailbox import Inbox
 from .member import Member
 from .messages import Ask, Change, Mended, Message, Name
+from .options import BridgeOptions
 from .recovered import Recovered
 from .repair import Repair
 from .rounds import Rounds
@@ -52,25 +51,10 @@ from .staging import Staging
 from .standby import Standby
 from .syncing import Syncing
 from .taking import Taking
-from .timing import Timing
 
 BETWEEN_STORES: Final = frozenset((Ask, Mended, WantImage, ImageOffer, ImageSlice, NoImage))
 DIGESTS_EVERY: Final = 1024  # positions
 LEAVE_SECONDS: Final = 0.01  # between two looks whether all is said
-UNREAD_BYTES_MAX: Final = 4 * MIB  # in the mailbox; then links are not read from
-
-
-@attrs.frozen(kw_only=True)
-class BridgeOptions:
-    id: int
-    port: int
-    neighbours: Mapping[int, Neighbour]  # that there are links with
-    standby: Mapping[int, Neighbour] = attrs.field(factory=dict)  # only while one of those is down
-    secret: bytes = b""
-    store: StoreOptions = attrs.field(factory=StoreOptions)
-    timing: Timing = attrs.field(factory=Timing)
-    charter: Charter | None = None  # of a cluster that may have to be founded
-    listed: Mapping[int, Listed] = attrs.field(factory=dict)  # all machines, by id
 
 
 class Bridge:
@@ -84,10 +68,8 @@ class Bridge:
         self.on_round: Callable[[], None] = lambda: None  # its status may have changed
         self.on_image: Callable[[], None] = lambda: None  # the row is another one
         self.staging = Staging(journal, self._insist)
-        self._events: list[Event] = []
-        self._unread = 0  # bytes in the mailbox
-        self._room: trio.Event | None = None
         self._rounds = Rounds(self._round)
+        self._mailbox = Inbox(self._rounds)
         self.turn = self._rounds.turn  # works off what was brought
         self._resting = trio.CancelScope()  # until the next beat is due
         self._syncing = Syncing(self.store, self.turn)
@@ -108,7 +90,14 @@ class Bridge:
             lambda: self.links.linked(),
         )
         self.links = Links(
-            env, self._hello, options.secret, door, options.neighbours, options.standby, self, note
+            env,
+            self._hello,
+            options.secret,
+            door,
+            options.neighbours,
+            options.standby,
+            self._mailbox,
+            note,
         )
         self._standby = Standby(
             frozenset(options.neighbours), frozenset(options.listed), options.timing
@@ -196,7 +185,7 @@ class Bridge:
         if standing.newest.id and not standing.active and not standing.holds_data:
             what = "is a witness" if standing.is_witness else "has no vote"
             raise NoQuorum(
-                f"{self.name_of(standing.id)} {what} in view {standing.newest.id}, so it orders "
+                f"{self.options.name_of(standing.id)} {what} in view {standing.newest.id}, so it orders "
                 "nothing: produce at another one"
             )
         if self.staging.is_full:
@@ -266,26 +255,7 @@ class Bridge:
         else:  # it is founded when all are there (G1)
             founders = charter.founders if charter is not None else ()
             away = [founder[0] for founder in founders if founder[0] not in reached]
-        return tuple(map(self.name_of, away))
-
-    def name_of(self, id_: int) -> str:
-        listed = self.options.listed.get(id_)
-        return f"node {id_}" if listed is None else listed.name
-
-    # -- the mailbox ------------------------------------------------------------------------
-
-    def post(self, event: Event) -> None:
-        self._events.append(event)
-        self._rounds.wake()
-
-    async def bring(self, heard: Heard, size: int) -> None:
-        self._events.append(heard)
-        self._unread += size
-        await self.turn()
-        while self._unread > UNREAD_BYTES_MAX:
-            if self._room is None:
-                self._room = trio.Event()
-            await self._room.wait()
+        return tuple(map(self.options.name_of, away))
 
     # -- rounds -----------------------------------------------------------------------------
 
@@ -305,11 +275,7 @@ class Bridge:
     def _feed(self) -> None:
         """All that came since the last round."""
         member, now = self.member, trio.current_time()
-        events, self._events, self._unread = self._events, [], 0
-        if self._room is not None:
-            self._room.set()
-            self._room = None
-        for event in events:
+        for event in self._mailbox.take():
             match event:
                 case Heard(peer, messages):
                     if not messages:

@@ -25,7 +25,7 @@ def _link(bridge: Bridge, id_: int, now: float) -> dict[str, Any]:
     neighbour = bridge.member.neighbours.of(id_)
     link = None if neighbour is None else neighbour.link
     return {
-        "peer": bridge.name_of(id_),
+        "peer": bridge.options.name_of(id_),
         "up": neighbour is not None,
         "refused": id_ in bridge.links.refused,
         "trouble": "" if neighbour is not None else bridge.links.trouble(id_),
@@ -43,4 +43,4 @@ def _waiting_for(bridge: Bridge, now: float) -> list[str]:
     if missing := bridge.status().missing:
         return list(missing)
     seconds = WAITED_BEATS * bridge.options.timing.beat
-    return [bridge.name_of(id_) for id_ in bridge.member.suspicion.awaited(now, seconds)]
+    return [bridge.options.name_of(id_) for id_ in bridge.member.suspicion.awaited(now, seconds)]

@@ -65,6 +65,7 @@ SHELLS = {
     "bridge/fromnode.py": {"trio"},
     "bridge/giving.py": {"trio"},
     "bridge/jobs.py": {"trio"},
+    "bridge/mailbox.py": {"trio"},
     "bridge/running.py": {"trio", "logging"},
     "bridge/taking.py": {"trio"},
     "bridge/repair.py": {"trio"},

@@ -25,6 +25,7 @@ REAL = {
     "daemon.py",
     "supervising.py",
     "running.py",
+    "refusals.py",
     "watching.py",
     "daemonoptions.py",
     "embedded.py",

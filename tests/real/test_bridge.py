@@ -13,7 +13,8 @@ import trio
 from duckrow.bridge.attach import Attach
 from duckrow.bridge.founding import Charter
 from duckrow.bridge.links import Neighbour
-from duckrow.bridge.process import Bridge, BridgeOptions
+from duckrow.bridge.options import BridgeOptions
+from duckrow.bridge.process import Bridge
 from duckrow.node import columns, makers
 from duckrow.node.alone import Options
 from duckrow.node.bridged import open_bridged

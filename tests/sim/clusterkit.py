@@ -17,7 +17,8 @@ import trio
 
 from duckrow.bridge.founding import Charter, Listed
 from duckrow.bridge.links import Neighbour
-from duckrow.bridge.process import Bridge, BridgeOptions
+from duckrow.bridge.options import BridgeOptions
+from duckrow.bridge.process import Bridge
 from duckrow.node import columns, makers
 from duckrow.node.apply import apply
 from duckrow.node.capture import state_hash
