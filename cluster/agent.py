@@ -6,27 +6,33 @@ It is asked by one line of JSON on its stdin, and answers with one:
 
     {"do": "up", "name": ..., "url": ..., "cluster": text, "token": ..., "keep": false}
     {"do": "look"}  {"do": "start"}  {"do": "kill", "processes": []}  {"do": "down", "keep": false} ...
+    {"do": "measure", "program": "relay", "words": [host, port]}
 
 Who has brought a machine up holds the connection: when that ends, however it does, the agent's stdin
-ends, and with the agent its guard and all that this has started; unless it was told to `stay`.
+ends, and with the agent its guard and all that this has started; unless it was told to `stay`.  So does who
+has started a program to measure with.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
+from duckrow.node.addresses import is_loopback, read_url
 from duckrow.node.configkinds import quoted
 from duckrow.node.errors import Conflict, Corrupt, DuckrowError, NotFound
 
 from .guard import SOCKET, remove
 from .home import check_room, with_asides
 from .machine import Machine
-from .processes import Processes
+from .plan import HOST
+from .processes import Processes, python
+from .relays import ANY, ECHO, RELAY, Programs, text
 from .starting import Starter
 from .wholetext import write_whole
 
@@ -60,6 +66,7 @@ class Agent:
     def __init__(self, home: Path) -> None:
         self.home = home.absolute()
         self.guard: subprocess.Popen[bytes] | None = None  # if this process has started it
+        self.measures = False  # until the connection ends
         self._processes = Processes(self.home)
 
     def answer(self, asked: Mapping[str, Any], owned: ExitStack) -> dict[str, Any]:
@@ -93,6 +100,8 @@ class Agent:
                 machine.wipe()
             case "refuse":
                 machine.refuse([str(name) for name in asked["names"]])
+            case "measure":
+                return self._measure(machine, asked, owned)
             case "stay":
                 self._processes.stay()
             case "log":
@@ -113,13 +122,33 @@ class Agent:
         told = Told(str(asked["name"]), str(asked["url"]), keep)
         machine = Machine(0, told.name, told.url, self.home)
         told.write(self.home)
-        for path, text in (
+        for path, said in (
             (machine.cluster_file, str(asked["cluster"])),
             (machine.config_file, f"[node]\ntoken = {quoted(str(asked['token']))}\n"),
         ):
-            write_whole(path, text)
+            write_whole(path, said)
         self._start(machine)
         return {"pids": machine.pids()}
+
+    def _measure(
+        self, machine: Machine, asked: Mapping[str, Any], owned: ExitStack
+    ) -> dict[str, Any]:
+        """One of three programs, and what it says first."""
+        here = HOST if all(map(is_loopback, read_url(machine.url))) else ANY
+        words = [str(word) for word in asked["words"]]
+        match asked["program"]:
+            case "relay":
+                words = text(RELAY, here, *words)
+            case "mirror":
+                words = text(ECHO, here, *words)
+            case "echo":
+                token, *topics = words
+                os.environ["DUCKROW_TOKEN"] = token
+                words = python("duckrow.cluster.echo", machine.url, *topics)
+            case other:
+                raise Corrupt(f"an agent does not know how to measure with {other!r}")
+        self.measures = True
+        return {"said": owned.enter_context(Programs.running()).start(words)}
 
     def _start(self, machine: Machine) -> None:
         Starter(self._processes, lambda _id: "").start(machine)
@@ -154,7 +183,7 @@ class Agent:
 
 
 def serve(home: Path, stdin: BinaryIO, say: Callable[[str], None]) -> None:
-    """One question; after an `up`, until stdin ends."""
+    """One question; after some, until stdin ends."""
     agent = Agent(home)
     with ExitStack() as owned:
         try:
@@ -170,3 +199,5 @@ def serve(home: Path, stdin: BinaryIO, say: Callable[[str], None]) -> None:
             stdin.read()
             owned.pop_all()
             agent._processes.leave(agent.guard)
+        elif agent.measures:
+            stdin.read()

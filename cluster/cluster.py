@@ -26,6 +26,7 @@ from duckrow.node.errors import (
 from .asking import until
 from .cuts import Cuts
 from .machine import BRIDGE, NODE
+from .plan import Wires, way_between
 from .states import row_of
 
 START_SECONDS: Final = 60.0
@@ -65,7 +66,7 @@ class Cluster(ABC, Generic[M]):
     ) -> None:
         self.folder, self.machines, self.pairs = folder, tuple(machines), tuple(pairs)
         self.cuts = Cuts(folder)
-        self._token = token
+        self.token = token
         self._clients: dict[int, Client] = {}
 
     # -- what differs ------------------------------------------------------------------------
@@ -104,6 +105,21 @@ class Cluster(ABC, Generic[M]):
         there = f"{first} to {last}, 0 to {len(self.machines) - 1}"
         raise Refused(f"there is no machine {which!r}: there are {there}")
 
+    def way(self, one: int | str, other: int | str) -> list[M]:
+        """The machines on a shortest one, with both ends."""
+        by_id = {machine.id: machine for machine in self.machines}
+        ids = way_between(self.pairs, self.machine(one).id, self.machine(other).id)
+        return [by_id[id_] for id_ in ids]
+
+    def link_between(self, one: int | str, other: int | str) -> Wires:
+        """What is added to that link here, as it is now.
+
+        Raises:
+            Refused: there is no such link.
+        """
+        self._pair(one, other)
+        return Wires()
+
     def url(self, which: int | str) -> str:
         return self.machine(which).url
 
@@ -123,7 +139,7 @@ class Cluster(ABC, Generic[M]):
         """One more."""
         machine = self.machine(which)
         url = read_url(machine.url)
-        return Client(url, name=machine.name, timeout=timeout, token=self._token)
+        return Client(url, name=machine.name, timeout=timeout, token=self.token)
 
     def wait(
         self, which: int | str, *, active: bool = True, seconds: float = START_SECONDS

@@ -36,6 +36,7 @@ from .plan import Plan, name_of
 from .wholetext import ASIDE, write_whole
 
 PLAN, CLUSTER_FILE = "plan.json", "cluster.toml"
+HOSTS: Final = "hosts.json"  # instead of a plan, of machines elsewhere (remote.py)
 WIRE_SOCKET, WIRE_LOG = "wires.sock", "wires.log"
 MACHINE_BYTES: Final = HARD_RESERVE_BYTES * 9 // 8 + 4 * MIB  # what an empty one takes
 DOWN: Final = "duckrow cluster down --dir"
@@ -58,10 +59,16 @@ class Told:
         """
         Raises:
             NotFound: there is no cluster; says what to do.
+            Refused: it is one of machines elsewhere.
         """
         try:
             told: dict[str, Any] = json.loads((folder / PLAN).read_text("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
+            if (folder / HOSTS).exists():
+                raise Refused(
+                    f"the machines of the cluster in {folder} are elsewhere: this can be done only "
+                    "with a cluster on this machine"
+                ) from None
             raise NotFound(
                 f"there is no cluster in {folder}: start one with `duckrow cluster up --dir {folder}`, "
                 "or say with --dir where it is"

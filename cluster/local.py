@@ -200,11 +200,6 @@ class LocalCluster(Cluster[Machine]):
         self.links.is_(self._pair(one, other), wires)
 
     def link_between(self, one: int | str, other: int | str) -> Wires:
-        """How that one is now.
-
-        Raises:
-            Refused: there is no such link.
-        """
         return self.links.how(self._pair(one, other))
 
     def inside(self, machine: Machine) -> list[str]:

@@ -14,7 +14,7 @@ all others have that of the bridge; otherwise the files are the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import attrs
@@ -99,17 +99,7 @@ class Plan:
         return tuple(sorted(shaped(self.topology, self.ids)))
 
     def way(self, one: int, other: int) -> tuple[int, ...]:
-        """A shortest one, with both ends."""
-        before, waiting = {one: 0}, [one]
-        for each in waiting:
-            for pair in self.links:
-                for next_ in {*pair} - before.keys() if each in pair else ():
-                    before[next_] = each
-                    waiting.append(next_)
-        found = [other]
-        while found[-1] != one:
-            found.append(before[found[-1]])
-        return tuple(reversed(found))
+        return way_between(self.links, one, other)
 
     @property
     def has_wires(self) -> bool:
@@ -147,6 +137,20 @@ class Places:
             bridges={id_: f"{PEERS}.{id_}:{PEER_PORT}" for id_ in plan.ids},
             wires={},
         )
+
+
+def way_between(links: Collection[Pair], one: int, other: int) -> tuple[int, ...]:
+    """A shortest one, with both ends."""
+    before, waiting = {one: 0}, [one]
+    for each in waiting:
+        for pair in links:
+            for next_ in {*pair} - before.keys() if each in pair else ():
+                before[next_] = each
+                waiting.append(next_)
+    found = [other]
+    while found[-1] != one:
+        found.append(before[found[-1]])
+    return tuple(reversed(found))
 
 
 def address_of(block: str, id_: int, *, host: bool = False) -> str:

@@ -140,9 +140,9 @@ def relayed(
     free = iter(free_ports(len(path) - 1))
     inside = ANY if block else HOST  # where a relay listens; a namespace is reached by two networks
     host = address_of(block, path[-1].id, host=True) if block else HOST
-    behind = [host, programs.start(_text(ECHO, host, str(size)))]
+    behind = [host, programs.start(text(ECHO, host, str(size)))]
     for machine, before in zip(reversed(path), [*reversed(path[:-1]), None], strict=True):
-        port = programs.start([*cluster.inside(machine), *_text(RELAY, inside, *behind)])
+        port = programs.start([*cluster.inside(machine), *text(RELAY, inside, *behind)])
         behind = [f"{PEERS}.{machine.id}" if block else HOST, port]
         if before is not None and cluster.plan.has_wires and not block:
             how = cluster.link_between(before.name, machine.name)
@@ -157,7 +157,7 @@ def relayed(
         yield sock
 
 
-def _text(program: str, *words: str) -> list[str]:
+def text(program: str, *words: str) -> list[str]:
     return [sys.executable, "-c", program, *words]
 
 

@@ -29,12 +29,11 @@ from .asking import answers
 from .cluster import Cluster
 from .cuts import CUTS
 from .guard import SOCKET, remove
-from .home import CLUSTER_FILE, DOWN, with_asides
+from .home import CLUSTER_FILE, DOWN, HOSTS, with_asides
 from .processes import Processes
 from .wholetext import write_whole
 
 T = TypeVar("T")
-HOSTS: Final = "hosts.json"
 OWNED: Final = with_asides((CLUSTER_FILE, CUTS, HOSTS))
 SSH: Final = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 NO_CONNECTION: Final = 255  # exit code of ssh
@@ -56,6 +55,7 @@ class RemoteMachine:
     id: int
     name: str
     url: str
+    host: str  # as the others find it
     target: str  # as ssh knows it
     hosts: Hosts
 
@@ -167,7 +167,7 @@ class Connection:
 class RemoteCluster(Cluster[RemoteMachine]):
     def __init__(self, folder: Path, file: ClusterFile, hosts: Hosts, token: str = "") -> None:
         machines = [
-            RemoteMachine(peer.id, peer.name, peer.url, target_of(peer), hosts)
+            RemoteMachine(peer.id, peer.name, peer.url, peer.address.host, target_of(peer), hosts)
             for peer in file.peers.values()
         ]
         super().__init__(folder, machines, sorted(file.links), token)

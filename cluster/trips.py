@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final, Protocol
 
 from duckrow.node.blocking import Client
@@ -22,10 +22,12 @@ from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, Timeout
 
 from .echo import FIRST
 from .local import LocalCluster
-from .machine import Machine
 from .processes import python
 from .relays import Programs, relayed
+from .remote import RemoteCluster
+from .remoterelays import relayed_elsewhere, started
 
+AnyCluster = LocalCluster | RemoteCluster
 PATIENCE: Final = 30.0  # for one trip
 _NUMBER_BYTES: Final = 8
 
@@ -88,23 +90,22 @@ class Relays:
 
 
 @contextmanager
-def ways(cluster: LocalCluster, path: Sequence[Machine], size: int) -> Iterator[tuple[Row, Relays]]:
-    """From the first to the last of these machines; what is started for it ends with it, and its topics
-    are gone.
-    """
+def ways(cluster: AnyCluster, near: str, far: str, size: int) -> Iterator[tuple[Row, Relays]]:
+    """From one of these machines to the other; what is started for it ends with it, and its topics are gone."""
     there, back = (f"rtt-{time.time_ns()}-{name}" for name in ("there", "back"))
-    near, far = path[0].name, path[-1].url
-    with (
-        Programs.running() as programs,
-        cluster.connect(near, timeout=PATIENCE) as row,
-        relayed(programs, cluster, path, size) as sock,
-    ):
-        try:
-            row.produce(there, b"")
-            programs.start(python("duckrow.cluster.echo", far, there, back))
-            yield Row(row, there, back), Relays(sock)
-        finally:
-            _forget(row, there, back)
+    with ExitStack() as owned:
+        row = owned.enter_context(cluster.connect(near, timeout=PATIENCE))
+        owned.callback(_forget, row, there, back)
+        row.produce(there, b"")
+        if isinstance(cluster, RemoteCluster):
+            path = cluster.way(near, far)
+            sock = owned.enter_context(relayed_elsewhere(path, size))
+            started(owned, path[-1], "echo", cluster.token, there, back)
+        else:
+            programs = owned.enter_context(Programs.running())
+            sock = owned.enter_context(relayed(programs, cluster, cluster.way(near, far), size))
+            programs.start(python("duckrow.cluster.echo", cluster.url(far), there, back))
+        yield Row(row, there, back), Relays(sock)
 
 
 def _forget(row: Client, *topics: str) -> None:

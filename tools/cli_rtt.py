@@ -6,19 +6,18 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .cli_cluster import amount
 from .clients import client_of
-from .clusters import MB, ended_like_ctrl_c
+from .clusters import MB, ended_like_ctrl_c, found_at
 from .command import DONE, Args, Command, UsageError, option, size, whole
 from .console import Console
 from .output import for_people, output_of
 
 if TYPE_CHECKING:
-    from duckrow.cluster.local import LocalCluster
     from duckrow.cluster.plan import Plan
+    from duckrow.cluster.trips import AnyCluster
 
     from .roundtrips import Case, Samples
 
@@ -143,19 +142,19 @@ def _plan(args: Args, case: Case) -> Plan:
     return plan
 
 
-def _cluster(args: Args, console: Console, plan: Plan) -> AbstractContextManager[LocalCluster]:
+def _cluster(args: Args, console: Console, plan: Plan) -> AbstractContextManager[AnyCluster]:
     """The one that runs, or a new one."""
     from duckrow.cluster.local import LocalCluster
 
     if args.dir:
-        return nullcontext(LocalCluster.at(Path(args.dir)))
+        return nullcontext(found_at(args, console))
     over = f", links of {1e3 * plan.wires.delay:g} ms" if plan.wires else ""
     console.say(f"{plan.nodes} machines, {plan.topology}, level {plan.durability}{over}: starting")
     return LocalCluster.launch(plan)
 
 
 def _measured(
-    args: Args, console: Console, cluster: LocalCluster, alike: Sequence[Case]
+    args: Args, console: Console, cluster: AnyCluster, alike: Sequence[Case]
 ) -> Iterator[Samples]:
     """A new cluster is as its case says; of one that runs, its durability is checked here."""
     from duckrow.node.errors import Refused
@@ -176,7 +175,7 @@ def _measured(
         yield samples
 
 
-def _keeper(args: Args, console: Console, cluster: LocalCluster) -> Any:
+def _keeper(args: Args, console: Console, cluster: AnyCluster) -> Any:
     """A client of the node where samples are kept."""
     if args.url or console.environ.get("DUCKROW_URL"):
         return client_of(args, console)

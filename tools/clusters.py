@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from duckrow.cluster.local import LocalCluster
     from duckrow.cluster.plan import Plan
     from duckrow.cluster.remote import RemoteCluster
-
-    AnyCluster = LocalCluster | RemoteCluster
+    from duckrow.cluster.trips import AnyCluster
 
 OF_HOSTS: Final = ("ssh", "program", "remote")
 OF_THIS_HOST: Final = (
@@ -139,7 +138,7 @@ def _ports(args: Args, plan: Plan) -> Sequence[int]:
 
 
 def status(args: Args, console: Console) -> int:
-    found = _found(args, console)
+    found = found_at(args, console)
     nodes = found.report()
     told = {"dir": str(found.folder), "topology": shape(found), "nodes": nodes}
     _show(args, console, told, nodes, STATUS_FIELDS, STATUS_SHOWN)
@@ -147,7 +146,7 @@ def status(args: Args, console: Console) -> int:
 
 
 def down(args: Args, console: Console) -> int:
-    found = _found(args, console)
+    found = found_at(args, console)
     _end(found, console, keep=bool(args.keep) or found.keep)
     return DONE
 
@@ -169,7 +168,7 @@ def stop(args: Args, console: Console) -> int:
 
 
 def start(args: Args, console: Console) -> int:
-    found = _found(args, console)
+    found = found_at(args, console)
     for name in args.name:
         found.begin(name)
     for name in args.name:
@@ -191,7 +190,7 @@ def wipe(args: Args, console: Console) -> int:
 
 
 def _each(args: Args, console: Console, what: Callable[[AnyCluster, str], None]) -> int:
-    found = _found(args, console)
+    found = found_at(args, console)
     for name in args.name:
         found.machine(name)  # all of them are known before anything is done
     for name in args.name:
@@ -206,7 +205,7 @@ def _told(found: AnyCluster, args: Args, console: Console) -> int:
 
 
 def cut(args: Args, console: Console) -> int:
-    found = _found(args, console)
+    found = found_at(args, console)
     by = found.cut(args.one, args.other, one_way=bool(args.one_way))
     link = {"from": args.one, "to": args.other, "cut": True, "one_way": bool(args.one_way)}
     return _told_of_links(args, console, by, [link])
@@ -215,7 +214,7 @@ def cut(args: Args, console: Console) -> int:
 def heal(args: Args, console: Console) -> int:
     if args.one and not args.other:
         raise UsageError("a link has two ends: name both, or none for all links")
-    found = _found(args, console)
+    found = found_at(args, console)
     by = found.heal(args.one, args.other)
     names = {machine.id: machine.name for machine in found.machines}
     every = [(names[low], names[high]) for low, high in found.pairs]
@@ -233,7 +232,7 @@ def _told_of_links(args: Args, console: Console, by: str, links: list[Row]) -> i
 
 
 def logs(args: Args, console: Console) -> int:
-    found = _found(args, console)
+    found = found_at(args, console)
     for machine in [found.machine(name) for name in args.name] or found.machines:
         if len(args.name) != 1:
             console.print(f"==> {machine.name} <==")
@@ -294,9 +293,15 @@ def agent(args: Args, console: Console) -> int:
     return DONE
 
 
-def _found(args: Args, console: Console) -> AnyCluster:
+def found_at(args: Args, console: Console) -> AnyCluster:
+    """The cluster of --dir.
+
+    Raises:
+        NotFound: none runs there.
+    """
+    from duckrow.cluster.home import HOSTS
     from duckrow.cluster.local import LocalCluster
-    from duckrow.cluster.remote import HOSTS, RemoteCluster
+    from duckrow.cluster.remote import RemoteCluster
 
     folder = Path(args.dir)
     if (folder / HOSTS).exists():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .clients import client_of
+from .clusters import found_at
 from .command import DONE, FAILED, Args, Command, Option, option, seconds, size, whole
 from .console import Console
 from .output import output_of
@@ -130,9 +130,7 @@ def _connect(args: Args, console: Console) -> Callable[[int], Client]:
     """The n-th client: at the node, or at the machines of a cluster in turns."""
     if not args.dir:
         return lambda _number: client_of(args, console)
-    from duckrow.cluster.local import LocalCluster
-
-    cluster = LocalCluster.at(Path(args.dir))
+    cluster = found_at(args, console)
     return lambda number: cluster.connect(number % len(cluster.machines))
 
 

@@ -10,9 +10,8 @@ from statistics import fmean
 from typing import Final
 
 from duckrow.cluster.local import LocalCluster
-from duckrow.cluster.machine import Machine
 from duckrow.cluster.plan import Wires
-from duckrow.cluster.trips import value_of, ways
+from duckrow.cluster.trips import AnyCluster, value_of, ways
 
 from .clusters import MB
 from .roundtrips import Fields, Samples, turns
@@ -21,26 +20,25 @@ TURNS_MOST: Final = 10
 WARM: Final = 5  # trips of each kind before the first that counts
 
 
-def path_of(cluster: LocalCluster, near: str, far: str) -> list[Machine]:
-    """The machines on the shortest way; without names from the first to the last.
+def path_of(cluster: AnyCluster, near: str, far: str) -> list[str]:
+    """The names of the machines on the shortest way; from the first to the last, if none are given.
 
     Raises:
         Refused: there is no such machine.
     """
-    ends = [cluster.machine(near or 0), cluster.machine(far or len(cluster.machines) - 1)]
-    by_id = {machine.id: machine for machine in cluster.machines}
-    return [by_id[id_] for id_ in cluster.plan.way(ends[0].id, ends[1].id)]
+    last = len(cluster.machines) - 1
+    return [machine.name for machine in cluster.way(near or 0, far or last)]
 
 
-def durability_of(cluster: LocalCluster, machine: Machine) -> str:
+def durability_of(cluster: AnyCluster, name: str) -> str:
     """As the view has it that the cluster is in."""
-    with cluster.connect(machine.name) as row:
+    with cluster.connect(name) as row:
         return str(row.members()["durability"])
 
 
 def measured(
-    cluster: LocalCluster,
-    path: Sequence[Machine],
+    cluster: AnyCluster,
+    path: Sequence[str],
     size: int,
     count: int,
     tell: Callable[[int], None],
@@ -50,7 +48,7 @@ def measured(
     began: list[int] = []
     ms: list[float] = []
     relay_ms: list[float] = []
-    with ways(cluster, path, size) as (row, relays):
+    with ways(cluster, path[0], path[-1], size) as (row, relays):
         for number in range(WARM):
             row.trip(value_of(number, size))
             relays.trip(value_of(number, size))
@@ -66,19 +64,19 @@ def measured(
     return Samples(about, began, ms, relay_ms)
 
 
-def _about(cluster: LocalCluster, path: Sequence[Machine], size: int) -> Fields:
-    plan = cluster.plan
-    links = [cluster.link_between(one.name, other.name) for one, other in pairwise(path)]
+def _about(cluster: AnyCluster, path: Sequence[str], size: int) -> Fields:
+    links = [cluster.link_between(one, other) for one, other in pairwise(path)]
+    plan = cluster.plan if isinstance(cluster, LocalCluster) else None
 
     def mean(of: Callable[[Wires], float]) -> float:
         return round(fmean(map(of, links)), 6) if links else 0.0
 
     return {
         "run": random.SystemRandom().randbytes(8).hex(),
-        "nodes": plan.nodes,
-        "topology": "links" if plan.listed else plan.topology,
-        "near": path[0].name,
-        "far": path[-1].name,
+        "nodes": len(cluster.machines),
+        "topology": "links" if plan is None or plan.listed else plan.topology,
+        "near": path[0],
+        "far": path[-1],
         "hops": len(links),
         "size": size,
         "durability": durability_of(cluster, path[0]),

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from clikit import duckrow
 from duckrow.cluster.asking import until
 from duckrow.cluster.guard import children_of
 from duckrow.cluster.local import LocalCluster
@@ -302,6 +303,14 @@ def test_machines_of_a_cluster_file_are_launched_and_hurt_over_ssh(tmp_path: Pat
         shell("heal")
         shell.until(m1="up", far="up")
         assert "bridge_ready name=far" in shell("logs far --lines 99")
+        place = f"--dir {home / '.duckrow'}"
+        found = duckrow(f"rtt {place} --from far --to m1 --count 3 -o json").document
+        assert (found["topology"], found["nodes"], found["hops"]) == ("links", 2, 1)
+        assert found["p50_ms"] > found["relay_p50_ms"] > 0, "relays are there as well"
+        assert duckrow(f"bench fanout {place} --messages 3 -o json").code == 0
+        for words in ("chaos run kill", "bench late"):
+            refused = duckrow(f"{words} {place}")
+            assert (refused.code, "are elsewhere" in refused.err) == (1, True)
         shell("down")
     assert [*there.iterdir()] == []
     assert not (home / ".duckrow").exists()
