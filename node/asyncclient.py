@@ -92,11 +92,11 @@ class AsyncClient(AsyncLine):
         """
         deadline = self._now() + (self._timeout if timeout is None else timeout)
         await self._pass()
-        while self._unwatched and not self._errors:
+        while not self._unwatched.done:
             if self._now() >= deadline:
                 raise self._too_late(asks.still_waits(len(self._unwatched)))
             await self._wait_until_received(deadline - self._now())
-        self._raise_unwatched()
+        self._unwatched.check()
 
     async def receipt(self, receipt: str | Receipt, *, timeout: float | None = None) -> Receipt:
         """What became of an accepted entry; without a number it waits for room, or for its machine to

@@ -24,8 +24,9 @@ from .clientcalls import Call, Receipt
 from .clientcore import ClientCore
 from .commands import PID_BYTES
 from .entries import Entries
-from .errors import Disconnected, DuckrowError, NoQuorum, Timeout
+from .errors import Disconnected, NoQuorum, Timeout
 from .limits import CLIENT_BYTES_MAX
+from .unwatched import Unwatched
 
 RECEIVE_BYTES: Final = 256 * 1024
 HELLO_SECONDS: Final = 5.0  # of a node that took the connection
@@ -53,8 +54,7 @@ class AsyncLine(ABC):
         self._closed = True
         self._next_address = 0
         self._trouble: Exception | None = None
-        self._unwatched: dict[Call, None] = {}  # of wait="none"
-        self._errors: list[DuckrowError] = []
+        self._unwatched = Unwatched()  # of wait="none"
         self._through: Through | None = None
 
     async def _do(self, wish: Wish[T]) -> T:
@@ -81,17 +81,14 @@ class AsyncLine(ABC):
     async def _produced(self, wish: Wish[T], wait: str) -> T:
         if wait != "none":
             return await self._do(wish)
-        call = self._begin(wish.make)
-        if not call.done:
-            self._unwatched[call] = None
-            call.on_done = lambda: self._note_unwatched(call)
+        self._unwatched.add(self._begin(wish.make))
         deadline = self._now() + (self._timeout if wish.timeout is None else wish.timeout)
         await self._pass()
         while self._core.unsent_bytes > CLIENT_BYTES_MAX:
             if self._now() > deadline:
                 raise NoQuorum("too much waits to be sent; nothing of what was given is lost yet")
             await self._wait_until_received(deadline - self._now())
-        self._raise_unwatched()
+        self._unwatched.check()
         return None  # type: ignore[return-value]  # nothing is known of it
 
     def _begin(self, make: Callable[[ClientCore], Call]) -> Call:
@@ -116,16 +113,6 @@ class AsyncLine(ABC):
         where = " or ".join(map(str, self._addresses))
         why = self._core.trouble(self._trouble)
         return Timeout(f"no answer came in time from {where}{why}{more}", node=where)
-
-    def _note_unwatched(self, call: Call) -> None:
-        self._unwatched.pop(call, None)
-        if call.error is not None:
-            self._errors.append(call.error)
-
-    def _raise_unwatched(self) -> None:
-        if self._errors:
-            errors, self._errors = self._errors, []
-            raise errors[0]
 
     def _receipt_of(self, receipt: Receipt | None) -> Receipt:
         async def ask(asked: Receipt) -> Receipt:

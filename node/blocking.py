@@ -10,7 +10,7 @@ own.  What was produced with `wait="none"` goes out with the calls that follow, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -21,13 +21,14 @@ from .asks import PULL_BYTES, PULL_ENTRIES, TIMEOUT, Following, Wish
 from .blockingline import Line
 from .blockingreads import Between, Follow, FollowThrough, Watch
 from .blockingstages import Name, Staging
-from .clientcalls import Call, Receipt, Receipts
+from .clientcalls import Receipt, Receipts
 from .columns import HeadersLike
 from .entries import Entries
 from .errors import DuckrowError, NoQuorum
 from .limits import CLIENT_BYTES_MAX
 from .parts import Text
 from .topicinfo import Pin, Pinned, TopicInfo
+from .unwatched import Unwatched
 
 __all__ = ["TIMEOUT", "Client"]
 
@@ -42,8 +43,7 @@ class Client:
     ) -> None:
         line = self._line = Line(addresses, name=name, token=token)
         self._timeout = timeout
-        self._unwatched: dict[Call, None] = {}  # of wait="none"
-        self._errors: list[DuckrowError] = []
+        self._unwatched = Unwatched()  # of wait="none"
         self._process = line.process
         self._through: Through | None = None
 
@@ -100,9 +100,9 @@ class Client:
         """
         deadline = self._line.deadline(self._timeout if timeout is None else timeout)
         self._forget_the_parents()
-        if not self._line.wait_until(_Flushed(self._unwatched, self._errors), deadline):
+        if not self._line.wait_until(self._unwatched, deadline):
             raise self._line.too_late(asks.still_waits(len(self._unwatched)))
-        self._raise_unwatched()
+        self._unwatched.check()
 
     def receipt(self, receipt: str | Receipt, *, timeout: float | None = None) -> Receipt:
         """What became of an accepted entry; without a number it waits for room, or for its machine to
@@ -369,33 +369,20 @@ class Client:
         """Of a produce that nobody waits for."""
         line = self._line
         self._forget_the_parents()
-        call = line.begin(wish.make)
-        if not call.done:
-            self._unwatched[call] = None
-            call.on_done = lambda: self._note_unwatched(call)
+        self._unwatched.add(line.begin(wish.make))
         line.advance()
         if line.unsent_bytes > CLIENT_BYTES_MAX:
             seconds = self._timeout if wish.timeout is None else wish.timeout
             if not line.wait_for_room(CLIENT_BYTES_MAX, line.deadline(seconds)):
                 raise NoQuorum("too much waits to be sent; nothing of what was given is lost yet")
-        self._raise_unwatched()
+        self._unwatched.check()
         return None  # type: ignore[return-value]  # nothing is known of it
-
-    def _note_unwatched(self, call: Call) -> None:
-        self._unwatched.pop(call, None)
-        if call.error is not None:
-            self._errors.append(call.error)
-
-    def _raise_unwatched(self) -> None:
-        if self._errors:
-            errors, self._errors = self._errors, []
-            raise errors[0]
 
     def _forget_the_parents(self) -> None:
         """After a fork: what the parent has produced is the parent's to send."""
         if self._process != self._line.own_process():
             self._process = self._line.process
-            self._unwatched, self._errors = {}, []
+            self._unwatched = Unwatched()
 
     def _receipt_of(self, receipt: Receipt | None) -> Receipt:
         if receipt is not None:
@@ -404,14 +391,3 @@ class Client:
 
     def _ask_again(self, receipt: Receipt) -> Receipt:
         return self._receipt_of(self._do(asks.receipt(receipt, None, wait=True)))
-
-
-class _Flushed:
-    """Everything has its answer, or something went wrong."""
-
-    def __init__(self, unwatched: Collection[Call], errors: Collection[DuckrowError]) -> None:
-        self._unwatched, self._errors = unwatched, errors
-
-    @property
-    def done(self) -> bool:
-        return bool(self._errors) or not self._unwatched
