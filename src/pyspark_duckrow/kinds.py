@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from duckrow.node.addresses import read_url
 from duckrow.node.errors import Refused
@@ -13,6 +13,8 @@ from duckrow.node.names import check_topic_name
 from duckrow.node.units import read_duration, read_size
 
 from .offsets import Place, Specified, places_of, specified
+
+TIME_MOST: Final = 253_402_300_799_999  # milliseconds: the last that Python's dates know
 
 
 def nodes(name: str, text: str) -> str:
@@ -66,7 +68,11 @@ def offsets(name: str, text: str) -> Specified:
 
 
 def times(name: str, text: str) -> dict[Place, int]:
-    return places_of(name, text, least=0, what='{"rides": {"0": 1700000000000}} (milliseconds)')
+    what = f'{{"rides": {{"0": 1700000000000}}}}, in milliseconds, up to {TIME_MOST}'
+    found = places_of(name, text, least=0, what=what)
+    if max(found.values()) > TIME_MOST:
+        raise Refused(f"option {name} = {text!r}: it is {what}")
+    return found
 
 
 def truth(name: str, text: str) -> bool:
@@ -86,6 +92,14 @@ def whole(least: int) -> Callable[[str, str], int]:
         return number
 
     return read
+
+
+def time(name: str, text: str) -> int:
+    if not text.strip().isdecimal() or int(text) > TIME_MOST:
+        raise Refused(
+            f"option {name} = {text!r}: it is milliseconds since 1970, from 0 to {TIME_MOST}"
+        )
+    return int(text)
 
 
 def seconds(name: str, text: str) -> float:

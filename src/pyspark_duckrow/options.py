@@ -87,7 +87,7 @@ OPTIONS: Final = (
     Option(
         "startingTimestamp",
         "starting_time",
-        kinds.whole(0),
+        kinds.time,
         "",
         READS,
         "milliseconds since 1970: from the first entry that is not older; before `startingOffsets`",
@@ -95,7 +95,7 @@ OPTIONS: Final = (
     Option(
         "endingTimestamp",
         "ending_time",
-        kinds.whole(0),
+        kinds.time,
         "",
         (BATCH,),
         "up to the first entry that is not older, without it; before `endingOffsets`",
@@ -209,7 +209,7 @@ OPTIONS: Final = (
         "fetchRows",
         "fetch_rows",
         kinds.whole(1),
-        "`10000`",
+        "`65536`",
         READS,
         "rows of one Arrow batch at most",
     ),

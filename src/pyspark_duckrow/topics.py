@@ -112,7 +112,7 @@ def starting(client: Client, options: Options, extents: Extents) -> Offsets:
     if times is not None:
         _check_same("startingOffsetsByTimestamp", times, extents)
         return {
-            place: _at_time(client, place, times[place], extent, options.time_strategy)
+            place: _at_time(client, options, place, times[place], extent, options.time_strategy)
             for place, extent in extents.items()
         }
     return _specified("startingOffsets", options.starting, extents)
@@ -128,7 +128,7 @@ def ending(client: Client, options: Options, extents: Extents) -> Offsets:
     if times is not None:
         _check_same("endingOffsetsByTimestamp", times, extents)
         return {
-            place: _at_time(client, place, times[place], extent, "latest")
+            place: _at_time(client, options, place, times[place], extent, "latest")
             for place, extent in extents.items()
         }
     if not isinstance(options.ending, str) and EARLIEST_NUMBER in options.ending.values():
@@ -243,12 +243,21 @@ def _times(
     return by_place if for_all is None else dict.fromkeys(extents, for_all)
 
 
-def _at_time(client: Client, place: Place, time_ms: int, extent: Extent, strategy: str) -> int:
-    """The number of the first entry that is not older."""
+def _at_time(
+    client: Client, options: Options, place: Place, time_ms: int, extent: Extent, strategy: str
+) -> int:
+    """The number of the first entry that is not older, in the archive or at the node."""
     topic, partition = place
     since = _EPOCH + timedelta(milliseconds=time_ms)
     if extent.topic_id:
-        found = client.pull(topic, since, partition=partition, limit=1, topic_id=extent.topic_id)
+        found = client.pull(
+            topic,
+            since,
+            partition=partition,
+            limit=1,
+            topic_id=extent.topic_id,
+            archive=options.archive or False,
+        )
         if found.batches:
             return found.batches[0].first
     if strategy == "latest":

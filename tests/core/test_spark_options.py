@@ -145,3 +145,31 @@ def test_what_cannot_be_written_is_told(
         columns.check_written(fields, topic)
 
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("option", options.OPTIONS, ids=lambda option: str(option.name))
+def test_the_default_that_the_reference_tells_is_the_one_that_is_taken(
+    option: options.Option,
+) -> None:
+    fields = {each.name: each.default for each in attrs.fields(Options)}
+    told = option.default.strip("`")
+    if option.name == "nodes":
+        assert told == "(needed)"
+    elif option.name == "startingOffsets":  # the one that depends on what is read
+        assert told == "earliest`, in a stream `latest"
+    elif told:
+        assert option.read(option.name, told) == fields[option.field]
+    else:
+        assert fields[option.field] in (None, "", ())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingTimestamp": "9" * 20},
+        {"startingOffsetsByTimestamp": '{"rides": {"0": 99999999999999999999}}'},
+    ],
+)
+def test_a_time_beyond_all_times_is_told_as_such(given: dict[str, str]) -> None:
+    with pytest.raises(Refused, match="99999999999999999999"):
+        options.read({**READ, **given}, BATCH)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -33,6 +36,22 @@ SCHEMA = pa.schema(
         ("key", pa.binary()),
     ]
 )
+
+
+@pytest.fixture(autouse=True)
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Those of this process are closed; a worker of Spark keeps them until it ends."""
+    connect, opened = duckrow.connect, []
+
+    def opening(*args: Any, **options: Any) -> duckrow.Client:
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(duckrow, "connect", opening)
+    yield
+    tasks._client.cache_clear()
+    for each in opened:
+        each.close()
 
 
 def told(node: duckrow.Node, place: Path | None, **more: str) -> Options:
@@ -135,3 +154,34 @@ def test_a_file_that_is_gone_is_told_or_left_out(tmp_path: Path) -> None:
         found = rows(range_, told(node, place, failOnDataLoss="false"))
 
     assert [each["offset"] for each in found] == [*range(1, 101), *range(201, 401)]
+
+
+def test_a_read_from_a_time_on_begins_in_the_archive_if_it_has_that(tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    with duckrow.Node() as node:
+        row = node.client
+        row.create_topic("t", archive=SPAN, max_entries=SPAN)
+        produce(row, 150)
+        before = [*row.pull("t", kept=True)][-1].time
+        while (row.produce("t", b"later").time or 0) // 1000 <= before // 1000:
+            pass  # until the row has another millisecond
+        produce(row, 300, row.topic("t").partitions[0].last + 1)
+        archived(archiver(row, place))
+        all_ = rows(planned(told(node, place)), told(node, place))
+        since = before // 1000 + 1
+        (first, *_) = (each for each in all_ if _ms(each) >= since)
+
+        early = planned(told(node, place, startingTimestamp="0"))
+        middle = planned(told(node, place, startingTimestamp=str(since)))
+        ending = planned(told(node, place, endingTimestamp=str(since)))
+
+    assert (early.first, early.next) == (1, len(all_) + 1)
+    assert middle.first == first["offset"]
+    assert middle.first > 150
+    assert ending.next == middle.first
+
+
+def _ms(row: dict[str, object]) -> int:
+    time = row["timestamp"]
+    assert isinstance(time, datetime)
+    return round(time.timestamp() * 1_000_000) // 1000
