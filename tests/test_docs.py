@@ -16,8 +16,8 @@ PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md"))),
 ]
-# Their blocks run together: tests/real/test_two_programs.py, tests/spark/test_page.py
-ELSEWHERE = {"two-programs.md", "use-spark.md"}
+# Their blocks run together, or on servers: tests/real/test_two_programs.py, tests/spark/test_page.py, test_cluster_page.py
+ELSEWHERE = {"two-programs.md", "use-spark.md", "use-a-spark-cluster.md"}
 BLOCK = re.compile(
     r"^```python\n(.*?)^```$(?:\n+It prints:\n+^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
 )

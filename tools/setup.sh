@@ -71,5 +71,5 @@ fi
 
 echo "setup: making .venv"
 "$python" -m venv --clear .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[archive,parquet,plot,postgres,query,spark,zstd,test]'
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[archive,connect,parquet,plot,postgres,query,spark,zstd,test]'
 printf '%s\n' "$wanted" > .venv/installed

@@ -59,17 +59,18 @@ def test_an_archive_is_that_of_all_nodes_or_there_is_one_for_each() -> None:
         archives(["a", "b"], 3)
 
 
-@pytest.mark.parametrize("missing", ["pyspark", "java"])
+@pytest.mark.parametrize("missing", ["pyspark", "java", "grpc"])
 def test_a_job_says_what_is_missing_here(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import duckrow as library
 
-    if missing == "pyspark":
-        monkeypatch.setitem(sys.modules, "pyspark", None)
+    if missing != "java":
+        monkeypatch.setitem(sys.modules, missing, None)
     else:
         monkeypatch.setenv("PATH", "/nowhere")
         monkeypatch.delenv("JAVA_HOME", raising=False)
     with library.Node() as node:
-        done = duckrow(f"--url {node.url} pipeline audit")
+        where = "--remote sc://127.0.0.1:1" if missing == "grpc" else ""
+        done = duckrow(f"--url {node.url} pipeline audit {where}")
 
     assert done.code == 1
     assert done.out == b""
@@ -77,8 +78,10 @@ def test_a_job_says_what_is_missing_here(missing: str, monkeypatch: pytest.Monke
         "pyspark": "duckrow: pyspark is not installed: pip install 'duckrow[spark]'\n",
         "java": "duckrow: Spark needs a Java runtime, 17 or newer: none is on the PATH, nor in JAVA_HOME "
         "(not set)\n",
+        "grpc": "duckrow: Spark Connect needs more packages: pip install 'duckrow[connect]' (",
     }
-    assert done.err == said[missing]
+    assert done.err.startswith(said[missing])
+    assert done.err.count("\n") == 1
 
 
 def test_every_node_of_an_audit_has_to_answer() -> None:
@@ -105,15 +108,42 @@ def test_a_topic_that_no_node_has_cannot_be_audited() -> None:
     assert done.err == "duckrow: there is no topic 'rides' at any of these nodes\n"
 
 
-@pytest.mark.parametrize("master", ["spork://x:1", "local[2", "spark://", "localhost"])
-def test_a_master_that_spark_does_not_know_is_refused_before_java_starts(master: str) -> None:
+@pytest.mark.parametrize(
+    "master", ["spork://x:1", "local[2", "spark://", "localhost", "sc://m9:15002"]
+)
+def test_a_master_that_spark_does_not_know_is_a_wrong_use(master: str) -> None:
+    done = duckrow(f"pipeline audit --master '{master}'")
+
+    assert done.code == 2
+    assert f"argument --master: '{master}' is no master of Spark: local[N]," in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (
+            "--remote m9:15002",
+            2,
+            "argument --remote: 'm9:15002' is no server of Spark Connect: sc://",
+        ),
+        (
+            "--remote sc://m9 --master 'local[2]'",
+            2,
+            "--master local[2] and --remote sc://m9: give one",
+        ),
+        ("--remote sc://127.0.0.1:1", 1, "no server of Spark Connect is there: [Errno 111]"),
+        ("--remote sc://127.0.0.1:many", 1, "no server of Spark Connect is there: Port could not"),
+    ],
+)
+def test_a_server_that_is_not_there_is_told_before_anything_begins(
+    line: str, code: int, said: str
+) -> None:
     import duckrow as library
 
     with library.Node() as node:
-        done = duckrow(f"--url {node.url} pipeline audit --master '{master}'")
+        done = duckrow(f"--url {node.url} pipeline audit {line}")
 
-    assert done.code == 1
-    assert done.err.startswith(
-        f"duckrow: --master {master}: there is no such master of Spark; write"
-    )
+    assert (done.code, done.out) == (code, b"")
+    assert said in done.err
     assert done.err.count("\n") == 1

@@ -18,7 +18,7 @@ from .audit import (
     wanted_table,
 )
 from .nodes import Seen, rows
-from .session import watched
+from .watching import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,7 @@ from ..cli_verify import each_of
 from ..clients import client_of
 from ..command import DONE, FAILED, Args, Command, option, whole
 from ..console import Console
-from ..output import output_of
-from .given import MASTER
+from .given import ON_SPARK, TOPICS, put, spark_of
 
 if TYPE_CHECKING:
     from .nodes import Seen
@@ -51,11 +50,9 @@ def run(args: Args, console: Console) -> int:
         "behind": behind(extents),
         "segments": sum(1 for _ in segments_of(stretches)),
     }
-    with session(args.master) as spark:
+    with session(spark_of(args)) as spark:
         row |= audited(spark, console, nodes, stretches, args.limit)
-    output = output_of(console, args.output, AUDIT, one=True)
-    output.put([row])
-    output.close()
+    put(args, console, AUDIT, [row], one=True)
     if not row["entries"] and row["behind"]:
         console.say("nothing was compared: no entry is at all of these nodes")
         return FAILED
@@ -89,7 +86,7 @@ COMMAND: Final = Command(
     "Compare the entries of several nodes, and tell gaps, duplicates and what is changed",
     run,
     (
-        option("topic", said="only these", many="*"),
+        TOPICS,
         option("--cluster", metavar="FILE", said="the nodes are those of this cluster file"),
         option(
             "--limit",
@@ -104,7 +101,7 @@ COMMAND: Final = Command(
             many="repeat",
             said="compare what was pruned, too: an archive for all nodes, or one for each",
         ),
-        MASTER,
+        *ON_SPARK,
     ),
     (
         "duckrow pipeline audit",

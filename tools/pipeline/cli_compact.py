@@ -6,8 +6,7 @@ from typing import Final
 
 from ..command import DONE, FAILED, Args, Command, option, whole
 from ..console import Console
-from ..output import output_of
-from .given import MASTER, archive_of
+from .given import OF_ARCHIVE, ON_SPARK, archive_of, put, spark_of
 
 COMPACT: Final = ("archive", "made", "before", "after", "failed")
 ENTRIES: Final = 1 << 20
@@ -15,14 +14,15 @@ ENTRIES: Final = 1 << 20
 
 def run(args: Args, console: Console) -> int:
     from .compacting import compacted, jobs
-    from .session import session, watched
+    from .session import session
+    from .watching import watched
 
     place = archive_of(args, console)
     before = len(place.files(args.topic))
     found = jobs(place, args.topic, args.entries)
     done: list[tuple[str, str]] = []
     if found:
-        with session(args.master) as spark, watched(spark, console):
+        with session(spark_of(args)) as spark, watched(spark, console):
             done = compacted(spark, place, found)
     failed = [{"file": file, "why": why} for file, why in done if why]
     row = {
@@ -32,9 +32,7 @@ def run(args: Args, console: Console) -> int:
         "after": len(place.files(args.topic)),
         "failed": failed,
     }
-    output = output_of(console, args.output, COMPACT, one=True)
-    output.put([row])
-    output.close()
+    put(args, console, COMPACT, [row], one=True)
     return FAILED if failed else DONE
 
 
@@ -44,7 +42,7 @@ COMMAND: Final = Command(
     run,
     (
         option("topic", said="only this one", many="?"),
-        option("--archive", metavar="PLACE", said="the archive; else where the node says"),
+        OF_ARCHIVE,
         option(
             "--entries",
             kind=whole(2),
@@ -52,7 +50,7 @@ COMMAND: Final = Command(
             metavar="N",
             said=f"of a large file: a multiple of what the small ones have ({ENTRIES:,})",
         ),
-        MASTER,
+        *ON_SPARK,
     ),
     ("duckrow pipeline compact rides --archive ./archive --entries 4",),
     more="A large file is made when all of its entries are there, and ends at a multiple of N, so names and\n"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ..clients import client_of
 from ..command import DONE, FAILED, Args, Command, UsageError, option
 from ..console import Console
-from ..output import output_of
-from .given import ARCHIVE, MASTER, entries_of, node_of
+from .given import ARCHIVE, ON_SPARK, entries_of, put, source_of, spark_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,12 +35,13 @@ SHOWN: Final = (  # of a table; the links' jitter, loss and rate are in the othe
 def run(args: Args, console: Console) -> int:
     from .. import plots
     from .latency import REPORT, is_sample, report
-    from .session import session, watched
+    from .session import session
+    from .watching import watched
 
     _check(args, console)
     for path in args.plot or ():
         plots.ready(path)
-    with session(args.master) as spark, watched(spark, console):
+    with session(spark_of(args)) as spark, watched(spark, console):
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -53,9 +53,7 @@ def run(args: Args, console: Console) -> int:
         others = (
             seen.get["others"] if found else 0
         )  # Spark has seen nothing where it leaves all out
-    output = output_of(console, args.output, REPORT, columns=SHOWN)
-    output.put(found)
-    output.close()
+    put(args, console, REPORT, found, columns=SHOWN)
     if others:
         console.say(f"{others:,} entries or lines are no samples of `duckrow rtt`, and left out")
     if not found:
@@ -80,8 +78,14 @@ def _check(args: Args, console: Console) -> None:
     for path in args.samples or ():
         if Path(path).suffix not in KINDS:
             raise Refused(f"{path}: samples are in a file that ends in {', '.join(KINDS)}")
-        if "://" not in path and not Path(path).exists():
+        if "://" in path:
+            continue
+        if not args.remote and not Path(path).exists():
             raise NotFound(f"{path}: there is no such file")
+        if args.remote and not Path(path).is_absolute():
+            raise Refused(
+                f"{path}: with --remote the server reads the file: write its whole path there"
+            )
     if args.topic:
         with client_of(args, console) as client:
             client.topic(args.topic)
@@ -103,8 +107,7 @@ def _samples(spark: SparkSession, args: Args, console: Console) -> DataFrame:
             case _:
                 tables.append(reader.parquet(path))
     if args.topic:
-        more = {"archive": args.archive} if args.archive else {}
-        entries = entries_of(spark, node_of(args, console), subscribe=args.topic, **more)
+        entries = entries_of(spark, source_of(args, console), subscribe=args.topic)
         tables.append(samples_of(entries))
     return reduce(lambda one, other: one.unionByName(other), tables)
 
@@ -128,7 +131,7 @@ COMMAND: Final = Command(
             said="draw it: a file that ends in .png, .svg or .pdf; may come again",
         ),
         ARCHIVE,
-        MASTER,
+        *ON_SPARK,
     ),
     ("duckrow pipeline latency trips --plot trips.png --plot trips.svg",),
     more="A row for each case: chain length, topology, bytes, durability and links.  relay_*: the same over\n"

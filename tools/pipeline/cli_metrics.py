@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from ..clients import client_of
-from ..command import DONE, Args, Command, UsageError, option
+from ..command import DONE, INTERRUPTED, Args, Command, UsageError, option
 from ..console import Console, Progress
-from ..output import output_of
-from .given import ARCHIVE, MASTER, node_of
+from .given import ARCHIVE, ON_SPARK, put, source_of, spark_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,23 +22,24 @@ LOOK_EVERY: Final = 1  # seconds
 
 
 def run(args: Args, console: Console) -> int:
-    from .session import ready, session
+    from .session import interrupts, ready, session
 
     to = args.to or console.environ.get(TO)
     if not to:
         raise UsageError(f"say into which database, with --to URL or {TO}")
     with client_of(args, console) as client:
         client.topic(args.topic)
-    ready(args.master)
+    ready(spark_of(args))
     from .postgres import count, prepare
 
     prepare(to, args.table)
     before = count(to, args.table, args.topic)
-    with session(args.master) as spark, ExitStack() as stack:
+    with session(spark_of(args)) as spark, ExitStack() as stack:
         folder = args.checkpoint or stack.enter_context(tempfile.TemporaryDirectory())
+        interrupted = stack.enter_context(interrupts())
         query = _query(spark, args, console, to, folder)
         with console.progress("read") as progress:
-            entries, others = _watched(query, progress)
+            entries, others = _watched(query, interrupted, progress)
     row = {
         "topic": args.topic,
         "table": args.table,
@@ -46,12 +47,10 @@ def run(args: Args, console: Console) -> int:
         "others": others,
         "added": count(to, args.table, args.topic) - before,
     }
-    output = output_of(console, args.output, METRICS, one=True)
-    output.put([row])
-    output.close()
+    put(args, console, METRICS, [row], one=True)
     if others:
         console.say(f"{others:,} entries are no measurements, and left out")
-    return DONE
+    return INTERRUPTED if interrupted.is_set() else DONE
 
 
 def _query(
@@ -63,10 +62,8 @@ def _query(
     from .postgres import FORMAT, PostgresSink
 
     spark.dataSource.register(PostgresSink)
-    options = {**node_of(args, console), "subscribe": args.topic, "startingOffsets": "earliest"}
+    options = {**source_of(args, console), "subscribe": args.topic, "startingOffsets": "earliest"}
     options |= {"includeMetadata": "true", "maxOffsetsPerTrigger": "200000"}
-    if args.archive:
-        options["archive"] = args.archive
     entries = spark.readStream.format("duckrow").options(**options).load()
     seen = measurements(entries).observe(
         "seen", F.count_if(~is_measurement()).alias("others"), F.count("*").alias("entries")
@@ -80,21 +77,26 @@ def _query(
     return (writer if args.follow else writer.trigger(availableNow=True)).start()
 
 
-def _watched(query: StreamingQuery, progress: Progress) -> tuple[int, int]:
+def _watched(query: StreamingQuery, interrupted: Event, progress: Progress) -> tuple[int, int]:
     """Until it ends: how many entries it has read, and how many of them are no measurements."""
-    seen: dict[int, tuple[int, int]] = {}  # by batch
+    from .metrics import observed
+
+    entries = others = 0
+    last = -1  # the batch that was counted last
     ended = False
     try:
         while not ended:
-            ended = bool(query.awaitTermination(LOOK_EVERY))
+            ended = bool(query.awaitTermination(LOOK_EVERY)) or interrupted.is_set()
             for each in query.recentProgress:
-                found = each.observedMetrics.get("seen")
-                if found is not None:
-                    seen[each.batchId] = found["entries"], found["others"]
-            progress.add(sum(entries for entries, _ in seen.values()) - progress.done)
+                if each.batchId > last and "seen" in each.observedMetrics:
+                    found = observed(each.observedMetrics["seen"])
+                    entries += found["entries"]
+                    others += found["others"]
+                    last = each.batchId
+            progress.add(entries - progress.done)
     finally:
         query.stop()
-    return sum(entries for entries, _ in seen.values()), sum(others for _, others in seen.values())
+    return entries, others
 
 
 COMMAND: Final = Command(
@@ -114,7 +116,7 @@ COMMAND: Final = Command(
         ),
         option("--follow", switch=True, said="go on with what comes, until Ctrl-C"),
         ARCHIVE,
-        MASTER,
+        *ON_SPARK,
     ),
     ("duckrow pipeline metrics measured --table loads",),
     more="What an entry has beside `name` and `value` is in the column `labels`.  The key of a row is the\n"

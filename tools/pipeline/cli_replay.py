@@ -8,8 +8,7 @@ from typing import Final
 from ..clients import client_of
 from ..command import DONE, Args, Command, UsageError, option, whole
 from ..console import Console
-from ..output import output_of
-from .given import MASTER, archive_of, node_of
+from .given import OF_ARCHIVE, ON_SPARK, archive_of, node_of, put, spark_of
 
 REPLAY: Final = ("topic", "to", "name", "entries", "there", "missing", "runs")
 NUMBER_MOST: Final = (1 << 63) - 1
@@ -29,15 +28,13 @@ def run(args: Args, console: Console) -> int:
     past = history(
         archive_of(args, console), args.topic, args.partition, args.first, args.last or NUMBER_MOST
     )
-    with session(args.master) as spark:
+    with session(spark_of(args)) as spark:
         with client_of(args, console) as client:
             target(client, args.to, max(past.wanted) + 1)
         row = {"topic": args.topic, "to": args.to, "name": name}
         node = node_of(args, console)
         row |= replayed(spark, console, node, past, args.to, name, args.round)
-    output = output_of(console, args.output, REPLAY, one=True)
-    output.put([row])
-    output.close()
+    put(args, console, REPLAY, [row], one=True)
     return DONE
 
 
@@ -48,7 +45,7 @@ COMMAND: Final = Command(
     (
         option("topic", said="whose history"),
         option("--to", metavar="TOPIC", said="where it comes in; made if there is none"),
-        option("--archive", metavar="PLACE", said="where the history is; else where the node says"),
+        OF_ARCHIVE,
         option("--partition", kind=whole(0), metavar="P", said="only this one"),
         option("--first", kind=whole(1), default=1, metavar="N", said="from this number on (1)"),
         option("--last", kind=whole(1), metavar="N", said="up to this number (all there is)"),
@@ -64,7 +61,7 @@ COMMAND: Final = Command(
             metavar="N",
             said=f"entries of a partition that are numbered at once ({ROUND:,})",
         ),
-        MASTER,
+        *ON_SPARK,
     ),
     ("duckrow pipeline replay rides --to again --archive ./archive",),
     more="Entries keep partition, key, value and headers, and get new numbers and times.  A header more,\n"

@@ -7,10 +7,10 @@ An entry is a JSON object with a `name` and a number `value`; what else it has a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
 COLUMNS: Final[dict[str, LiteralString]] = {
     "topic": "text not null",
@@ -52,6 +52,16 @@ def is_measurement() -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     return F.col("name").isNotNull()
+
+
+def observed(row: Row) -> dict[str, Any]:
+    """What Spark has observed, by name.  Spark Connect tells the values beside their schema."""
+    told = row.asDict()
+    if {*told} == {"values", "schema"}:
+        return dict(
+            zip((each["name"] for each in told["schema"]["fields"]), told["values"], strict=True)
+        )
+    return told
 
 
 def _is_measurement() -> Column:

@@ -1,35 +1,40 @@
-"""The session of Spark in which a job runs, and how far it is."""
+"""The session of Spark in which a job runs: of a master, or of a server of Spark Connect.
+
+A place is the address of either, as given.py takes it.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-import re
 import shutil
+import signal
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import duckrow
 from duckrow.node.errors import Refused
 
-from ..console import Console
-
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-LOCAL: Final = "local[*]"
 CONNECT: Final = "sc://"  # how addresses of Spark Connect begin
-MASTERS: Final = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://.+")
-LOOK_EVERY: Final = 0.2  # seconds
+CONNECT_PORT: Final = 15002
+CONNECT_SECONDS: Final = (
+    10  # until nobody is at that address; Spark itself would try it for ten minutes
+)
 
-CONFIG: Final = {
+OF_SESSION: Final = {"spark.sql.session.timeZone": "UTC"}
+OF_DRIVER: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
 OF_LOCAL: Final = {
@@ -40,44 +45,63 @@ OF_LOCAL: Final = {
 
 
 @contextmanager
-def session(master: str) -> Iterator[SparkSession]:
+def session(place: str) -> Iterator[SparkSession]:
     """The one that runs in this process, which goes on, or a new one.
 
     Raises:
-        Refused: there is no Spark here, no Java, or no such master; or Spark refuses what is asked.
+        Refused: there is no Spark here, no Java, or nothing at that place; or Spark refuses what is asked.
     """
-    ready(master)
+    ready(place)
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
-    spark = running or _started(master)
+    spark = running or _started(place)
+    ours = running is None
     try:
         yield spark
     except PySparkException as error:
         raise Refused(f"Spark says: {_told(error)}") from error
+    except KeyboardInterrupt:
+        # The driver ends with this process, and a call to it that was cut off may have no end.
+        ours = ours and place.startswith(CONNECT)
+        raise
     finally:
-        if running is None:
+        if ours:
             spark.stop()
 
 
-def ready(master: str) -> None:
+@contextmanager
+def interrupts() -> Iterator[Event]:
+    """Set by Ctrl-C, which then is no KeyboardInterrupt in the middle of a call to Spark."""
+    found = Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield found  # it is told to the main thread
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: found.set())
+    try:
+        yield found
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def ready(place: str) -> None:
     """Before anything begins.
 
     Raises:
         Refused: see `session`.
     """
-    if not MASTERS.fullmatch(master):
-        raise Refused(
-            f"--master {master}: there is no such master of Spark; write local[N], spark://host:port, "
-            "sc://host, k8s://host:port or yarn"
-        )
     try:
         import pyspark  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise Refused("pyspark is not installed: pip install 'duckrow[spark]'") from error
-    if master.startswith(CONNECT):
-        return  # Java is there
+    if place.startswith(CONNECT):
+        _check_connect(place)  # Java is there
+    else:
+        _check_java()
+
+
+def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if not (shutil.which("java") or (home and Path(home, "bin/java").exists())):
         raise Refused(
@@ -86,25 +110,49 @@ def ready(master: str) -> None:
         )
 
 
-def _started(master: str) -> SparkSession:
+def _check_connect(place: str) -> None:
+    try:
+        from pyspark.sql.connect.utils import check_dependencies
+
+        check_dependencies()
+    except ImportError as error:
+        raise Refused(
+            f"Spark Connect needs more packages: pip install 'duckrow[connect]' ({_told(error)})"
+        ) from error
+    try:
+        parts = urlsplit(place)
+        address = parts.hostname or "", parts.port or CONNECT_PORT
+        socket.create_connection(address, CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise Refused(f"--remote {place}: no server of Spark Connect is there: {error}") from error
+
+
+def _started(place: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    # Spark's workers are whatever python3 is, and look along the path for packages like ours.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    sources = str(Path(duckrow.__file__).parents[1])
-    os.environ["PYTHONPATH"] = os.pathsep.join([sources, os.environ.get("PYTHONPATH", "")])
     builder = SparkSession.builder.appName("duckrow")
-    if master.startswith(CONNECT):
-        builder = builder.remote(master)
+    if place.startswith(CONNECT):
+        builder = builder.remote(place)
+        config = OF_SESSION  # a server has a driver, and workers, of its own
     else:
-        builder = builder.master(master)
-        local = OF_LOCAL if master.startswith("local") else {}
-        for name, value in {**CONFIG, **local}.items():
-            builder = builder.config(name, value)
+        # Spark's workers are whatever python3 is, and look along the path for packages like ours.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        sources = str(Path(duckrow.__file__).parents[1])
+        os.environ["PYTHONPATH"] = os.pathsep.join([sources, os.environ.get("PYTHONPATH", "")])
+        builder = builder.master(place)
+        config = OF_SESSION | OF_DRIVER | (OF_LOCAL if place.startswith("local") else {})
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    # Of a call that Ctrl-C cut off it would tell a page of stacks.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    before = signal.getsignal(signal.SIGINT)
     try:
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
     except Exception as error:
-        raise Refused(f"no session of Spark at {master}: {_told(error)}") from error
+        raise Refused(f"no session of Spark at {place}: {_told(error)}") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)  # Spark's own calls its Java, in the middle of a call
+    return spark
 
 
 def _told(error: Exception) -> str:
@@ -113,37 +161,7 @@ def _told(error: Exception) -> str:
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("duckrow.")]
-    return (ours or lines or [type(error).__name__])[0]
-
-
-@contextmanager
-def watched(spark: SparkSession, console: Console) -> Iterator[None]:
-    """A bar of the tasks that are done, of those that Spark has planned so far."""
-    try:
-        context: SparkContext | None = spark.sparkContext
-    except Exception:  # noqa: BLE001 - Spark Connect tells nothing of tasks, by an error of its own
-        context = None
-    if context is None:
-        yield
-        return
-    ended = Event()
-    watcher = Thread(target=_watch, args=(context, console, ended), daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
-
-
-def _watch(context: SparkContext, console: Console, ended: Event) -> None:
-    tracker = context.statusTracker()
-    stages: dict[int, tuple[int, int]] = {}  # tasks that are done, and all
-    with console.progress("tasks", 0) as progress:
-        while not ended.wait(LOOK_EVERY):
-            for stage in {*stages, *tracker.getActiveStageIds()}:
-                info = tracker.getStageInfo(stage)
-                if info is not None:
-                    stages[stage] = info.numCompletedTasks, info.numTasks
-            progress.total = sum(total for _, total in stages.values())
-            progress.add(sum(done for done, _ in stages.values()) - progress.done)
+    said = (ours or lines or [type(error).__name__])[0]
+    if "DATA_SOURCE_NOT_FOUND" in said and "duckrow" in said:
+        said += " The Python of Spark's driver and workers needs it: pip install 'duckrow[spark]' there."
+    return said
