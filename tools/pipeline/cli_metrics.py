@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from contextlib import ExitStack
-from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from ..clients import client_of
@@ -22,7 +22,7 @@ LOOK_EVERY: Final = 1  # seconds
 
 
 def run(args: Args, console: Console) -> int:
-    from .session import interrupts, ready, session
+    from .session import ready, session, signals
 
     to = args.to or console.environ.get(TO)
     if not to:
@@ -36,10 +36,10 @@ def run(args: Args, console: Console) -> int:
     before = count(to, args.table, args.topic)
     with session(spark_of(args)) as spark, ExitStack() as stack:
         folder = args.checkpoint or stack.enter_context(tempfile.TemporaryDirectory())
-        interrupted = stack.enter_context(interrupts())
+        came = stack.enter_context(signals())
         query = _query(spark, args, console, to, folder)
         with console.progress("read") as progress:
-            entries, others = _watched(query, interrupted, progress)
+            entries, others = _watched(query, came, progress)
     row = {
         "topic": args.topic,
         "table": args.table,
@@ -50,7 +50,7 @@ def run(args: Args, console: Console) -> int:
     put(args, console, METRICS, [row], one=True)
     if others:
         console.say(f"{others:,} entries are no measurements, and left out")
-    return INTERRUPTED if interrupted.is_set() else DONE
+    return INTERRUPTED if signal.SIGINT in came else DONE
 
 
 def _query(
@@ -77,7 +77,7 @@ def _query(
     return (writer if args.follow else writer.trigger(availableNow=True)).start()
 
 
-def _watched(query: StreamingQuery, interrupted: Event, progress: Progress) -> tuple[int, int]:
+def _watched(query: StreamingQuery, came: list[int], progress: Progress) -> tuple[int, int]:
     """Until it ends: how many entries it has read, and how many of them are no measurements."""
     from .metrics import observed
 
@@ -86,7 +86,7 @@ def _watched(query: StreamingQuery, interrupted: Event, progress: Progress) -> t
     ended = False
     try:
         while not ended:
-            ended = bool(query.awaitTermination(LOOK_EVERY)) or interrupted.is_set()
+            ended = bool(query.awaitTermination(LOOK_EVERY)) or bool(came)
             for each in query.recentProgress:
                 if each.batchId > last and "seen" in each.observedMetrics:
                     found = observed(each.observedMetrics["seen"])

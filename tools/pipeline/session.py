@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -72,17 +71,24 @@ def session(place: str) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def interrupts() -> Iterator[Event]:
-    """Set by Ctrl-C, which then is no KeyboardInterrupt in the middle of a call to Spark."""
-    found = Event()
+def signals() -> Iterator[list[int]]:
+    """Those that came (SIGINT, SIGTERM), which then cut off no call to Spark; a second one does."""
+    came: list[int] = []
+
+    def take(number: int, _frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
     if threading.current_thread() is not threading.main_thread():
-        yield found  # it is told to the main thread
+        yield came  # they are told to the main thread
         return
-    before = signal.signal(signal.SIGINT, lambda *_: found.set())
+    before = {each: signal.signal(each, take) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield found
+        yield came
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def ready(place: str) -> None:
