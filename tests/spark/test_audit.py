@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import duckrow
+from clikit import Done
 from clikit import duckrow as command
+from duckrow.cluster.local import LocalCluster
+from duckrow.cluster.plan import Plan
 from duckrow.tools.pipeline.audit import (
     SEGMENT,
     Stretch,
@@ -144,6 +150,54 @@ def test_with_an_archive_what_was_pruned_is_compared_too(tmp_path: Path) -> None
         "changed": 0,
     }
     assert [each["offset"] for each in found["differences"]] == [11]
+
+
+@pytest.mark.usefixtures("spark")
+def test_two_nodes_with_an_archive_each_are_compared_and_so_are_their_files(tmp_path: Path) -> None:
+    """What one archive lacks, and what is changed in the other one."""
+    places = [tmp_path / "of-m1", tmp_path / "of-m2"]
+    with LocalCluster.launch(Plan(nodes=2, durability="write")) as cluster:
+        for number, place in enumerate(places):
+            with duckrow.connect(cluster.url(number), timeout=100) as row:
+                if number == 0:
+                    row.create_topic("rides", archive=10, max_entries=10)
+                    row.produce_many("rides", ["x"] * 45)
+                row.barrier()
+                archived(archiver(row, place, f"m{number + 1}"))
+        urls = ",".join(cluster.url(number).removeprefix("duck://") for number in (0, 1))
+
+        def audited(*archives: Path) -> Done:
+            said = " ".join(f"--archive {each}" for each in archives)
+            return command(f"--url duck://{urls} pipeline audit {said} -o json")
+
+        same = audited(*places).document
+        of_m1, of_m2 = (shutil.copytree(each, f"{each}-hurt") for each in places)
+        (lost,) = Path(of_m2).rglob(f"{11:020}-*.parquet")
+        lost.unlink()
+        _change(next(Path(of_m1).rglob(f"{1:020}-*.parquet")), 4)
+        hurt = audited(Path(of_m1), Path(of_m2))
+        too_few = audited(*places, tmp_path)
+
+    assert (same["same"], same["nodes"], same["entries"]) == (True, ["m1", "m2"], 45)
+    found = json.loads(hurt.out)
+    assert hurt.code == 1
+    assert (found["entries"], found["gaps"], found["changed"]) == (45, 10, 1)
+    told = [(each["offset"], each["what"], each["nodes"]) for each in found["differences"]]
+    assert told == [
+        (4, "changed", ["m1", "m2"]),
+        *((number, "gap", ["m2"]) for number in range(11, 21)),
+    ]
+    assert (too_few.code, too_few.out) == (2, b"")
+    assert "--archive is given 3 times, and there are 2 nodes" in too_few.err
+
+
+def _change(file: Path, number: int) -> None:
+    """Another value, in a file that is as whole as before."""
+    table = parquet.ParquetFile(file).read()
+    values = [b"y" if at == number else b"x" for at in table["offset"].to_pylist()]
+    at = table.schema.get_field_index("value")
+    table = table.set_column(at, table.schema.field(at), pa.array(values, pa.binary()))
+    parquet.write_table(table, file, write_page_checksum=True, compression="zstd")
 
 
 @pytest.mark.usefixtures("spark")
