@@ -42,6 +42,7 @@ STATUS_FIELDS: Final = (*UP_FIELDS, "state", "view", "position", "state_hash", "
 STATUS_SHOWN: Final = ("name", "state", "url", "pid", "bridge_pid", "view", "position", "why")
 LINK_FIELDS: Final = ("from", "to", "cut", "one_way", "by")
 LINES: Final = 20
+BRIDGES: Final = "bridges"  # what cuts a link where there are no wires
 
 MB: Final = 1_000_000 / 8  # bytes of a megabit
 
@@ -208,7 +209,10 @@ def cut(args: Args, console: Console) -> int:
     found = found_at(args, console)
     by = found.cut(args.one, args.other, one_way=bool(args.one_way))
     link = {"from": args.one, "to": args.other, "cut": True, "one_way": bool(args.one_way)}
-    return _told_of_links(args, console, by, [link])
+    _tell_of_links(args, console, by, [link])
+    if by == BRIDGES:
+        console.say("no wires: the bridges at both ends refuse each other until `heal`")
+    return DONE
 
 
 def heal(args: Args, console: Console) -> int:
@@ -220,15 +224,13 @@ def heal(args: Args, console: Console) -> int:
     every = [(names[low], names[high]) for low, high in found.pairs]
     pairs = [(args.one, args.other)] if args.one else every
     links = [{"from": a, "to": b, "cut": False, "one_way": False} for a, b in pairs]
-    return _told_of_links(args, console, by, links)
+    _tell_of_links(args, console, by, links)
+    return DONE
 
 
-def _told_of_links(args: Args, console: Console, by: str, links: list[Row]) -> int:
+def _tell_of_links(args: Args, console: Console, by: str, links: list[Row]) -> None:
     rows = [{**link, "by": by} for link in links]
     _show(args, console, {"by": by, "links": links}, rows, LINK_FIELDS)
-    if by == "bridges":
-        console.say("no wires: the bridges at both ends refuse each other")
-    return DONE
 
 
 def logs(args: Args, console: Console) -> int:

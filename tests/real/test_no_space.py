@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from clikit import duckrow, small_files
 from duckrow.cluster.cuts import Cuts
 from duckrow.node.limits import SOFT_RESERVE_BYTES
+from duckrow.tools import matrix
 
 IN_A_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 MOUNT = 'mount -t tmpfs -o "$1" duckrow "$0" && echo mounted && read -r _'
@@ -99,6 +101,9 @@ def test_whoever_measures_or_hurts_a_cluster_whose_disk_is_full_is_told(
 
     assert done.code == 1, done.err
     assert "the disk of this machine is full" in done.err
+    if words.startswith("bench fanout"):
+        (row,) = map(json.loads, done.out.splitlines())
+        assert row["seconds"] < matrix.PATIENCE, "readers wait for nobody who has failed"
     rows = duckrow(f"cluster status --dir {full} -o jsonl").rows
     assert "it takes no entries of clients" in rows[0]["why"]
 
