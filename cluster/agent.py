@@ -34,7 +34,7 @@ from .plan import HOST
 from .processes import Processes, python
 from .relays import ANY, ECHO, RELAY, Programs, text
 from .starting import Starter
-from .wholetext import write_whole
+from .wholetext import read_told, write_whole
 
 TOLD, CONFIG = "machine.json", "duckrow.toml"
 OWNED: Final = ("data", "log", *with_asides(("cluster.toml", CONFIG, TOLD)))
@@ -54,7 +54,7 @@ class Told(NamedTuple):
             NotFound: there is none.
         """
         try:
-            return cls(**json.loads((home / TOLD).read_text("utf-8")))
+            return cls(**read_told(home / TOLD))
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(f"there is no machine of a cluster in {home}") from None
 

@@ -261,7 +261,8 @@ class Cluster(ABC, Generic[M]):
                 machine.refuse(refused)
                 pids, is_paused = machine.look()
                 if len(pids) == 2 and not is_paused:
-                    self.client(machine.name).members("refuse", nodes=refused)
+                    with self.connect(machine.name) as row:
+                        row.members("refuse", nodes=refused)
 
     def _refused_by(self, machine: M) -> list[str]:
         names = {each.id: each.name for each in self.machines}

@@ -16,7 +16,7 @@ import attrs
 
 from duckrow.node.clusterfile import Pair
 
-from .wholetext import write_whole
+from .wholetext import read_told, write_whole
 
 CUTS: Final = "cuts.json"
 
@@ -33,7 +33,7 @@ class Cuts:
     def pairs(self) -> set[Pair]:
         """Of ids, the lower first."""
         try:
-            told = json.loads((self.folder / CUTS).read_text("utf-8"))
+            told = read_told(self.folder / CUTS)
         except FileNotFoundError:
             return set()
         return {(low, high) for low, high in told}

@@ -33,7 +33,7 @@ from .asking import answers
 from .cuts import CUTS
 from .guard import SOCKET, remove
 from .plan import Plan, name_of
-from .wholetext import ASIDE, write_whole
+from .wholetext import ASIDE, read_told, write_whole
 
 PLAN, CLUSTER_FILE = "plan.json", "cluster.toml"
 HOSTS: Final = "hosts.json"  # instead of a plan, of machines elsewhere (remote.py)
@@ -60,9 +60,10 @@ class Told:
         Raises:
             NotFound: there is no cluster; says what to do.
             Refused: it is one of machines elsewhere.
+            Corrupt: what is there is no plan.
         """
         try:
-            told: dict[str, Any] = json.loads((folder / PLAN).read_text("utf-8"))
+            told: dict[str, Any] = read_told(folder / PLAN)
         except (FileNotFoundError, NotADirectoryError):
             if (folder / HOSTS).exists():
                 raise Refused(

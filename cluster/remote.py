@@ -31,7 +31,7 @@ from .cuts import CUTS
 from .guard import SOCKET, remove
 from .home import CLUSTER_FILE, DOWN, HOSTS, with_asides
 from .processes import Processes
-from .wholetext import write_whole
+from .wholetext import read_text, read_told, write_whole
 
 T = TypeVar("T")
 OWNED: Final = with_asides((CLUSTER_FILE, CUTS, HOSTS))
@@ -232,7 +232,7 @@ class RemoteCluster(Cluster[RemoteMachine]):
             NotFound: there is none.
         """
         folder = folder.absolute()
-        told = json.loads((folder / HOSTS).read_text("utf-8"))
+        told = read_told(folder / HOSTS)
         hosts = Hosts(**{**told, "ssh": tuple(told["ssh"])})
         path = folder / CLUSTER_FILE
         if hosts.keep and not answers(folder, SOCKET):
@@ -317,7 +317,7 @@ def check(file: ClusterFile, path: Path, token: str) -> None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return read_text(path)
     except FileNotFoundError:
         raise NotFound(
             f"there is no cluster file {path}: `duckrow cluster init` writes one"
@@ -330,7 +330,7 @@ def _check_free(folder: Path) -> None:
         return
     if HOSTS not in there:
         raise Conflict(f"{folder} is not empty, it has {there[0]}: choose another one with --dir")
-    if not json.loads((folder / HOSTS).read_text("utf-8"))["keep"]:
+    if not read_told(folder / HOSTS)["keep"]:
         raise Conflict(
             f"in {folder} is what a cluster left whose guard was killed: `{DOWN} {folder}` ends it"
         )

@@ -1,9 +1,12 @@
-"""A small file that is there when it is whole: written aside, and renamed.  What goes wrong names it."""
+"""A small file that is there when it is whole: written aside, and renamed.  What is wrong with it names it."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from duckrow.node.errors import Corrupt, Refused
 
 ASIDE: Final = ".new"
 
@@ -22,3 +25,32 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
         aside.unlink(missing_ok=True)
         # A full disk is told by `write`, which knows of no name.
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def read_text(path: Path) -> str:
+    """
+    Raises:
+        OSError: it cannot be read; FileNotFoundError: it is not there.
+        Refused: it is no text.
+    """
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(
+            f"{path} is no text in UTF-8: {error.reason} at byte {error.start}"
+        ) from error
+
+
+def read_told(path: Path) -> Any:
+    """What `json.dumps` made.
+
+    Raises:
+        OSError: it cannot be read; FileNotFoundError: it is not there.
+        Corrupt: it is something else.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise Corrupt(
+            f"{path} is not as a cluster has written it ({error}): end what runs there, and remove the folder"
+        ) from error

@@ -169,6 +169,27 @@ def test_a_port_that_is_used_and_a_folder_that_is_not_empty_are_named(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.parametrize("name", ["plan.json", "hosts.json"])
+@pytest.mark.parametrize("verb", ["status", "down", "heal"])
+def test_a_folder_whose_files_are_damaged_is_told_with_what_to_do(
+    name: str, verb: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(b"\x97{")
+    done = duckrow(f"cluster {verb} --dir {tmp_path}")
+
+    assert done.code == 1
+    assert f"{tmp_path / name} is not as a cluster has written it" in done.err
+
+
+def test_a_cluster_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "hosts.toml"
+    file.write_bytes(b"\x97{")
+    done = duckrow(f"cluster up --hosts {file} --dir {tmp_path / 'row'}")
+
+    assert (done.code, f"{file} is no text in UTF-8" in done.err) == (1, True)
+    assert [*tmp_path.iterdir()] == [file]
+
+
 def launched(home: Path, *words: str) -> tuple[subprocess.Popen[str], list[int]]:
     """A launcher in the foreground whose cluster runs, and files that become readable when a process
     of it ends.
