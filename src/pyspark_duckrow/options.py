@@ -227,7 +227,7 @@ OPTIONS: Final = (
         kinds.truth,
         "`false`",
         (BATCH,),
-        "conditions on `topic`, `partition`, `offset` and `timestamp` decide what is read; Spark needs "
+        "conditions on `topic`, `partition` and `offset` decide what is read; Spark needs "
         "`spark.sql.python.filterPushdown.enabled=true`",
     ),
     Option(

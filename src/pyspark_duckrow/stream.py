@@ -120,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._watch is None:
             self._watch = self._client.watch()
         ends = self._ends()
-        has_more = any(begin.get(place, 1) < number for place, number in ends.items())
+        has_more = any(self._begun(begin, place) < number for place, number in ends.items())
         idle = not has_more or self._is_too_little(begin, ends)
         news = self._watch.wait(self._done(), self._options.wait if idle else 0.0)
         if news:
@@ -147,11 +147,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         least = self._options.min_rows
         if least is None or time.monotonic() - self._grew_at >= self._options.max_delay:
             return False
-        return sum(max(0, ends[place] - begin.get(place, 1)) for place in ends) < least
+        return sum(max(0, ends[place] - self._begun(begin, place)) for place in ends) < least
 
     def _taken(self, begin: Offsets, ends: Offsets, limit: ReadLimit) -> Offsets:
-        """How far a batch goes that begins there; partitions that are new begin with their first entry."""
-        from_ = {place: begin.get(place, self._first(place)) for place in ends}
+        """How far a batch goes that begins there."""
+        from_ = {place: self._begun(begin, place) for place in ends}
         if isinstance(limit, ReadMaxRows):
             return admitted(from_, ends, limit.max_rows)
         if isinstance(limit, ReadMaxBytes):
@@ -159,6 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return admitted(from_, ends, rows_of(from_, ends, limit.max_bytes, sizes))
         return ends
 
-    def _first(self, place: offsets.Place) -> int:
+    def _begun(self, begin: Offsets, place: offsets.Place) -> int:
+        """The next number to read: of a partition that is new its first entry."""
         extent = self._known.get(place)
-        return 1 if extent is None else extent.first
+        return begin.get(place, 1 if extent is None else extent.first)

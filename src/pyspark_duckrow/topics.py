@@ -33,20 +33,21 @@ class Extent(NamedTuple):
     topic_id: int  # 0: there is no such topic yet
     first: int
     last: int
-    bytes: int
+    entry_bytes: (
+        float  # of those that the node has, on average; what the archive has is taken for alike
+    )
 
     @property
     def next(self) -> int:
         return self.last + 1
 
-    @property
-    def entry_bytes(self) -> float:
-        return self.bytes / max(1, self.next - self.first)
-
 
 Extents = dict[Place, Extent]
 
-_NOTHING: Final = Extent(0, 1, 0, 0)
+_UNKNOWN_BYTES: Final = (
+    1024.0  # of an entry, where the node has none: a limit in bytes still limits
+)
+_NOTHING: Final = Extent(0, 1, 0, _UNKNOWN_BYTES)
 
 
 def look(client: Client, options: Options, archive: Archive | None = None) -> Extents:
@@ -78,7 +79,9 @@ def look_at(client: Client, topics: list[str], options: Options) -> Extents:
             found.update({(name, partition): _NOTHING for partition in assigned or [0]})
             continue
         for each in info.partitions:
-            found[name, each.partition] = Extent(info.id, each.first, each.last, each.bytes)
+            count = each.last + 1 - each.first
+            size = each.bytes / count if count > 0 else _UNKNOWN_BYTES
+            found[name, each.partition] = Extent(info.id, each.first, each.last, size)
     if not options.assign:
         return found
     for topic, partition in options.assign:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan, LessThanOrEqual
+from pyspark.sql.types import StructType
 
-from pyspark_duckrow import ranges
+from pyspark_duckrow import options, ranges
 from pyspark_duckrow.filters import Wanted
 from pyspark_duckrow.ranges import Range
+from pyspark_duckrow.stream import StreamReader
+from pyspark_duckrow.topics import Extent
 
 RIDES = Range("rides", 9, 0, 1, 9_001)
 STOPS = Range("stops", 8, 0, 40, 1_040)
@@ -113,3 +118,16 @@ def test_a_condition_that_nothing_meets_leaves_nothing() -> None:
     wanted.take(EqualTo(("offset",), 20_000))
 
     assert wanted.of([RIDES, STOPS]) == []
+
+
+def test_entries_that_were_pruned_before_a_partition_was_known_do_not_wait_to_be_read() -> None:
+    """Ten are there, of a million that were; the query wants a hundred at once."""
+    told, _ = options.read(
+        {"nodes": "m1:3825", "subscribe": "rides", "minOffsetsPerTrigger": "100"}, options.STREAM
+    )
+    reader = StreamReader(told, StructType())
+    reader._known = {("rides", 0): Extent(7, 1_000_001, 1_000_010, 100.0)}
+    reader._grew_at = time.monotonic()
+
+    assert reader._is_too_little({}, reader._ends())
+    assert not reader._is_too_little({("rides", 0): 999_000}, reader._ends())

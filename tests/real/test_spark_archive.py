@@ -185,3 +185,22 @@ def _ms(row: dict[str, object]) -> int:
     time = row["timestamp"]
     assert isinstance(time, datetime)
     return round(time.timestamp() * 1_000_000) // 1000
+
+
+def test_entries_are_as_large_to_a_limit_in_bytes_whether_there_is_an_archive_or_not(
+    tmp_path: Path,
+) -> None:
+    """What the node still has tells how large they are; the archive has far more of them."""
+    place = tmp_path / "archive"
+    with duckrow.Node() as node:
+        row = node.client
+        row.create_topic("t", archive=SPAN, max_entries=SPAN)
+        produce(row, 5_000)
+        archived(archiver(row, place))
+        sizes = []
+        for how in (told(node, None), told(node, place)):
+            extents = topics.look(tasks.client_of(how), how, tasks.archive_of(how))
+            sizes.append(extents["t", 0].entry_bytes)
+
+    assert sizes[0] > 30
+    assert sizes[1] == sizes[0]
