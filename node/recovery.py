@@ -196,6 +196,12 @@ class Recovery(Evidence):
             self.records += glide.records
         return glide.offset
 
+    def finish(self) -> None:
+        super().finish()
+        # A START may be damaged where records behind it are whole: the next one must not go back.
+        known = self.chronicle.start_count
+        self.chronicle.start_count = max(known, self._start_count)
+
     # -- one record -----------------------------------------------------------------------
 
     def _take(

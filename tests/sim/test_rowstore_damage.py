@@ -15,7 +15,7 @@ from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.places import offset_of
-from duckrow.node.records import PREFIX_BYTES, size_of
+from duckrow.node.records import PREFIX_BYTES, RecordKind, decode, seed_of, size_of
 from duckrow.node.row import Item
 from duckrow.node.storeoptions import WRITE
 from sim.alone import Machine
@@ -467,6 +467,35 @@ def test_where_a_start_or_a_view_may_have_been_hit_the_store_takes_a_fresh_uuid_
         (first.uuid, first.formers)
     ] * 2
     assert second.lineage == before.lineage, "at level fsync nothing can have been lost"
+
+
+def test_the_next_start_counts_on_from_those_that_are_lost() -> None:
+    """Else a start that reads all of it would take the newest file for that of an earlier one."""
+    machine, story = story_of()
+    uuid = machine.run(store_uuid)
+    machine.run(story.life(fill, orderly=False))
+    whole = machine.media.content(SEGMENT)
+    starts, offset = [], 0
+    while offset < len(whole):
+        record = decode(whole, 0, offset, seed_of(uuid, 1))
+        assert record is not None
+        if record.kind == RecordKind.START:
+            starts.append(offset)
+        offset = record.end
+    for offset in starts[1:]:
+        flipped(machine, SEGMENT, offset + PREFIX_BYTES)
+    first = seen(machine, story)
+    machine.run(partial(unlink_all, names=("00000001.pos", "00000002.pos")))
+
+    again = seen(machine, story)
+
+    assert first.formers == (uuid,)
+    assert (again.uuid, again.broken, again.bad) == (first.uuid, None, [])
+
+
+async def store_uuid(env: Env) -> bytes:
+    row = await LoneRow.open(await env.disk.folder("row"), env, small())
+    return row.store.uuid
 
 
 def test_at_level_write_a_lost_start_ends_the_lineage() -> None:

@@ -46,6 +46,7 @@ FAILED_ONCE = {
     "a_prune_that_needs_what_a_file_gave_back": 86047,
     "a_state_with_many_lanes_on_a_full_disk": 85274,
     "a_start_that_syncs_ten_thousand_segments": 550410,
+    "a_start_that_counts_back_behind_one_that_is_lost": 561033,
 }
 
 
