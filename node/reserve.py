@@ -8,7 +8,8 @@
 What makes room is commands, and files: snapshots, indexes.  So that files never take the space of
 the command that would let them be smaller, commands have a file of their own to give up, `last`.
 
-Back to ok by itself, once twice the soft reserve is free; so it does not flap.
+Back to ok by itself, once twice the soft reserve is free beside those files; so it does not flap, and what
+was given up for a write is not taken back before it is done.
 """
 
 from __future__ import annotations
@@ -85,8 +86,11 @@ class Reserve:
         self.state = judge(self.state, self._free(), self._soft())
 
     async def restore(self, *, enough: int | None = None) -> None:
-        """Makes the files again if so much is free; by default twice the soft reserve."""
-        if self.state != HARD or self._free() < (2 * self._soft() if enough is None else enough):
+        """Makes the files again if so much is free; by default what leaves twice the soft reserve.
+
+        With less, what was given up for a write would be taken back before that is done.
+        """
+        if self.state != HARD or self._free() < (self._enough() if enough is None else enough):
             return
         for name in self._sizes:
             if not await self._make(name):
@@ -139,13 +143,18 @@ class Reserve:
 
     def full(self) -> Full:
         """What a caller is told whose command was not written."""
-        free, soft = self._free(), self._soft()
+        free, soft, enough = self._free(), self._soft(), self._enough()
         return Full(
             f"the disk is full: {free:,} bytes are free, and a reserve of {soft:,} is kept for what "
-            f"makes room; delete or prune something: it goes on by itself at {2 * soft:,} free bytes",
+            f"makes room; delete or prune something: it goes on by itself at {enough:,} free bytes",
             free=free,
-            needed=2 * soft,
+            needed=enough,
         )
+
+    def _enough(self) -> int:
+        """Free bytes at which all is well again, the files of the reserve included that are gone."""
+        gone = sum(size for name, size in self._sizes.items() if name not in self._held)
+        return 2 * self._soft() + gone
 
     def _free(self) -> int:
         return self._disk.free()[0]

@@ -244,6 +244,12 @@ class Snapshots:
                     await folder.unlink(_name(position))
         return True
 
+    async def forget_damaged(self) -> None:
+        """What cannot be relied on, where something else can be: on a full disk it is in the way."""
+        for position in await self.positions():
+            if position not in self.whole:
+                await self.forget(position)
+
     async def beyond(
         self, end: int, stores: Collection[bytes], lineage: int
     ) -> list[tuple[str, int]]:

@@ -306,19 +306,22 @@ class _Run:
         self.world.start("room", make_room)
         # Where nothing is judged in the end a minute of refused produces is the dearest part of a run.
         seconds = HELD_SECONDS if self._is_small() else ROOM_SECONDS
+        tried = 0  # bytes of a snapshot that did not fit, about
         with trio.move_on_after(seconds):
             await done.wait()
             while self._disk_state() != "ok":
                 await trio.sleep(0.1)
+                if "state/writing" in media.paths():
+                    tried = max(tried, media.pages("state/writing").cache.size)
             return
-        if not self.seen.ended and not self._holds_back():
+        if not self.seen.ended and not self._holds_back(tried):
             self.seen.problems.append(
                 f"no-room: the disk is {self._disk_state()!r}, although all was pruned"
                 if done.is_set()
                 else "no-room: nothing can be pruned"
             )
 
-    def _holds_back(self) -> bool:
+    def _holds_back(self, tried: int) -> bool:
         """Whether there need not be room, though everything was pruned.
 
         A batch that is staged, or waits, keeps the row from it on.  And where a segment is a few
@@ -331,16 +334,18 @@ class _Run:
         state, options = node.state, node.row.store.options
         media = self.world.hosts[NODE].media
         paths = [path for path in media.paths() if path.startswith("state/snapshot-")]
-        # Without one it is not known how large it has to be.
-        snapshot = max((media.pages(path).cache.size for path in paths), default=1 << 40)
+        snapshot = max((tried, *(media.pages(path).cache.size for path in paths)))
         return (
             bool(state.stages or state.waiting)
             or self._is_small()
+            or not paths  # without one it is not known how large it has to be
             or snapshot > options.hard_reserve_bytes
         )
 
     def _is_small(self) -> bool:
-        return self.plan.segment_bytes <= 4 * BLOCK
+        """Also where that is a rare choice of the node's."""
+        node, size = self.node, self.plan.segment_bytes
+        return (size if node is None else node.row.store.options.segment_bytes) <= 4 * BLOCK
 
     def _disk_state(self) -> str:
         node = self.node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 
@@ -190,6 +191,39 @@ def test_without_one_free_block_the_only_snapshot_is_relied_on_if_it_can_be_read
             assert not await is_refused(node)
 
     run(machine, work, options(64 * KIB))
+
+
+def test_a_snapshot_that_is_damaged_makes_room_for_one_that_is_not() -> None:
+    """The other one is from before nearly all there is, so what lies behind it is no room."""
+    machine, chosen = Machine(25), options(64 * KIB)
+    small_reserve = attrs.evolve(
+        chosen.store, hard_reserve_bytes=8 * KIB, soft_reserve_bytes=8 * KIB
+    )
+    at_ends = attrs.evolve(chosen.housekeeping, snapshot_items=10_000, snapshot_bytes=1 << 30)
+    chosen = attrs.evolve(chosen, store=small_reserve, housekeeping=at_ends)
+
+    async def many_topics(node: Keeper) -> None:
+        for number in range(290):
+            await Producer(node).produce(f"topic-{number}", [b""])
+
+    async def much(node: Keeper) -> None:
+        await fill(node, 4_000, 250)
+
+    async def full(node: Keeper) -> None:
+        while not await is_refused(node):
+            pass
+        await make_room(node, "pruned")
+        await trio.sleep(PATIENCE)
+        await goes_on(node, machine)
+
+    run(machine, many_topics, chosen)
+    run(machine, much, chosen)
+    older, newest = (path for path in machine.media.paths() if path.startswith("state/snapshot-"))
+    assert machine.media.pages(older).cache.size > 4 * 8 * KIB
+    machine.media.flip(newest)
+    machine.media.capacity = machine.media.used + 4 * BLOCK
+    run(machine, full, chosen)
+    assert newest not in machine.media.paths()
 
 
 def test_a_restart_in_the_middle_of_it_does_not_matter() -> None:

@@ -57,6 +57,27 @@ def test_of_two_who_give_the_reserve_up_at_once_one_gets_its_space() -> None:
     machine.run(main)
 
 
+def test_what_was_given_up_is_not_taken_back_before_there_is_more_room() -> None:
+    """The snapshot that it was given up for may take longer to write than it is looked at again."""
+    machine = Machine(1)
+
+    async def main(env: Env) -> None:
+        options = small(soft_reserve_bytes=16 * 1024, hard_reserve_bytes=64 * 1024)
+        reserve = Reserve(env.disk, options)
+        await reserve.open(blank=True)
+        machine.media.capacity = machine.media.used
+        await reserve.give_up()
+
+        await reserve.restore()
+        assert (reserve.state, NAME in machine.media.paths()) == (HARD, False)
+
+        machine.media.capacity += 32 * 1024
+        await reserve.restore()
+        assert (reserve.state, NAME in machine.media.paths()) == (OK, True)
+
+    machine.run(main)
+
+
 def test_the_last_of_the_reserve_is_for_commands_and_comes_back_with_the_rest() -> None:
     machine = Machine(1)
 
