@@ -144,7 +144,7 @@ def main(folder: Path, leash: int | None) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        print("taken", flush=True)
+        _say("taken")
         return
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
@@ -164,7 +164,7 @@ def main(folder: Path, leash: int | None) -> None:
         ready.register(woken, selectors.EVENT_READ)
         if leash is not None:
             ready.register(leash, selectors.EVENT_READ)
-        print("ready", flush=True)
+        _say("ready")
         _load()
         while guard.caller is None:
             found = {key.fileobj for key, _ in ready.select()}
@@ -201,7 +201,15 @@ def _forget(made: Sequence[Path]) -> None:
 def _refuse(error: OSError, folder: Path, made: Sequence[Path]) -> None:
     """Says so to who started it, and leaves nothing."""
     _forget(made)
-    print(f"refused {error.filename or folder}: {error.strerror}", flush=True)
+    _say(f"refused {error.filename or folder}: {error.strerror}")
+
+
+def _say(line: str) -> None:
+    """To who started it, who may have been killed meanwhile: then the leash ends as well."""
+    try:
+        os.write(1, f"{line}\n".encode())
+    except BrokenPipeError:
+        pass
 
 
 def _load() -> None:

@@ -56,6 +56,25 @@ def test_all_ends_with_the_launcher_even_if_that_is_killed(tmp_path: Path) -> No
             os.close(fd)
 
 
+def test_a_guard_whose_launcher_was_killed_before_it_was_ready_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    subprocess.run(
+        [sys.executable, "-m", "duckrow.cluster.guard", str(tmp_path / "deep" / "row")],
+        env=environment(),
+        input=b"",
+        stdout=writer,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Path) -> None:
     home = tmp_path / ("so long that no socket could have its path " * 3)
     plan = Plan(nodes=2, durability="memory")
