@@ -18,6 +18,7 @@ from duckrow.node.errors import (
     Conflict,
     Disconnected,
     DuckrowError,
+    Full,
     NoQuorum,
     Refused,
     Timeout,
@@ -158,7 +159,7 @@ class Cluster(ABC, Generic[M]):
                 with self.connect(which, timeout=LOOK_SECONDS_MAX) as client:
                     client.barrier() if active else client.status()
                     return True
-            except (Disconnected, Timeout, NoQuorum, OSError) as error:
+            except (Disconnected, Timeout, NoQuorum, Full, OSError) as error:
                 if not self._runs(machine):
                     raise Refused(f"{machine.name} has ended:\n{machine.last_words()}") from error
                 said = f": {error}"

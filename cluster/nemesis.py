@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from duckrow.node.addresses import read_url
 from duckrow.node.blocking import Client
-from duckrow.node.errors import Conflict, DuckrowError
+from duckrow.node.errors import Conflict, DuckrowError, Full
 
 from .asking import until
 from .faultplan import Fault
@@ -100,13 +100,21 @@ class Nemesis:
             self._begin(machine.name)
         began = time.monotonic()
         try:
-            with self._anybody(PROGRESS_SECONDS) as row:
-                row.barrier()
+            until(self._orders, PROGRESS_SECONDS, lambda: "nothing is ordered")
             self.progress.append(time.monotonic() - began)
             until(self._all_vote, VOTES_SECONDS, lambda: "a vote cannot be given back")
         except DuckrowError as error:
             self.stuck.append(f"after {', '.join(map(str, self._trail))}: {error}")
         self._trail.clear()
+
+    def _orders(self) -> bool:
+        """A machine whose disk was full looks now and then whether there is room again."""
+        try:
+            with self._anybody(PROGRESS_SECONDS) as row:
+                row.barrier()
+        except Full:
+            return False
+        return True
 
     # -- processes --------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.plan import Plan, Wires
 from duckrow.cluster.ports import no_namespaces
 from duckrow.cluster.processes import environment
+from duckrow.cluster.thindisk import no_disks
 from duckrow.tools.cli_chaos import PROMISES, row_of
 
 CHAOS = [sys.executable, "-m", "duckrow.tools.cli", "chaos", "run"]
@@ -118,6 +119,18 @@ def test_what_cannot_be_is_refused_before_anything_is_hurt(
     assert (code, "its machines have no disks of their own" in told) == (1, True)
     code, told = said("kill", "--nodes", "3", "--dir", str(cluster.folder))
     assert (code, "--nodes starts a cluster for this run" in told) == (2, True)
+
+
+def test_a_machine_whose_disk_was_full_may_take_a_moment_to_see_that_it_has_room() -> None:
+    if no_disks():
+        return
+    words = ["disk-full", "--seed", "3", "--nodes", "3", "--duration", "2", "-o", "json"]
+    done = subprocess.run(
+        [*CHAOS, *words], env=environment(), capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["faults"]["disk-full"] >= 1
 
 
 @pytest.mark.long  # with disks of their own, or in namespaces: for root
