@@ -177,11 +177,28 @@ async def recovered(
     housekeeping.resume()
     await keeper.catch_up()
     numbers.settle(lambda topic_id, partition: _first(state, topic_id, partition))
+    if lost and _knows_all(keeper):
+        housekeeping.unknown = ()  # all that was lost is dead
     there = {segment.number for segment in store.segments()}
     for number in numbers.installed:
         if number not in there and not numbers.usage.holders(number):
             await folder.drop(numbers, number)  # the store dropped it, and then the process ended
     return keeper, housekeeping
+
+
+def _knows_all(keeper: Keeper) -> bool:
+    """Whether the index says of each entry that is there, or kept for an archive, where it lies.
+
+    A loss of power may bring a segment back that had been dropped, but not its file of the index.
+    """
+    state, numbers, kept = keeper.state, keeper.numbers, keeper.pins.kept
+    return all(
+        numbers.is_whole(
+            topic.id, partition, kept(topic, partition), state.partition(topic.id, partition).last
+        )
+        for topic in state.topics.rows.values()
+        for partition in range(topic.policy.partitions)
+    )
 
 
 async def _beginnings(row: KeptRow, snapshots: Snapshots) -> list[Snapshot | None]:

@@ -111,6 +111,15 @@ class Chain:
         """The last number of the hole that `number` is in; None if nothing follows it."""
         return next((row.first - 1 for row in self.readable(number)), None)
 
+    def is_whole(self, first: int, last: int) -> bool:
+        """Whether pieces follow each other over all of these numbers; no file is touched."""
+        number = first
+        for index in range(max(0, self._holding(first)), len(self)):
+            if number > last or self._begin(index, FIRST) > number:
+                break
+            number = max(number, self._end(index) + 1)
+        return number > last
+
     def lower_bound(self, field: int, value: int) -> Row | None:
         """The first row whose time or position is at least `value`."""
         target = value << COUNT_BITS if field == POSITION else value

@@ -303,6 +303,10 @@ class Numbers:
         """The last number of the hole that `number` is in; None if nothing follows it."""
         return self._chain(topic_id, partition).hole(number)
 
+    def is_whole(self, topic_id: int, partition: int, first: int, last: int) -> bool:
+        """Whether nothing from `first` to `last` lies in a hole; a block may still be damaged."""
+        return self._chain(topic_id, partition).is_whole(first, last)
+
     def at_time(self, topic_id: int, partition: int, time: int) -> Row | None:
         """The first batch at or after a time."""
         return self._chain(topic_id, partition).lower_bound(TIME, time)

@@ -146,7 +146,7 @@ def test_an_export_that_fails_half_way_leaves_the_file_that_was_there(
         assert [each.name for each in tmp_path.iterdir() if each != path] == ["source.out.writing"]
         raise OSError(errno.ENOSPC, "no space")
 
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match="No space left"):
         export(row, source, path, tell=fails)
 
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {

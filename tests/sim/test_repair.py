@@ -161,6 +161,7 @@ def test_what_cannot_be_put_back_is_replaced_by_one_image_and_not_looked_at_agai
             while not any("m3 image_taken" in note for note in split.notes):
                 await trio.sleep(0.1)
         await split.until()
+        split.producing = False  # or it would go, like all that is pruned
         for start in range(2):
             await trio.sleep(10)
             assert name in segments(split, 3), "or there would be nothing to look at"

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONNECT: Final = "sc://"  # how addresses of Spark Connect begin
+OF_CONNECT: Final = ("pandas", "pyarrow", "grpc", "grpc_status", "google.rpc", "zstandard")
 CONNECT_PORT: Final = 15002
 CONNECT_SECONDS: Final = (
     10  # until nobody is at that address; Spark itself would try it for ten minutes
@@ -118,9 +120,9 @@ def _check_java() -> None:
 
 def _check_connect(place: str) -> None:
     try:
-        from pyspark.sql.connect.utils import check_dependencies
-
-        check_dependencies()
+        # Not by PySpark's own check: where Python has no script, as with `-c`, that ends the process.
+        for name in OF_CONNECT:
+            import_module(name)
     except ImportError as error:
         raise Refused(
             f"Spark Connect needs more packages: pip install 'duckrow[connect]' ({_told(error)})"
