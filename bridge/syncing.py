@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from duckrow.node.reserve import HARD
 from duckrow.node.rowstore import RowStore
 from duckrow.node.storeoptions import WRITE
 from duckrow.node.wakeup import Wakeup
@@ -73,6 +72,5 @@ class Syncing:
             await self._indexer.wait()
             while store.unindexed:
                 await store.sync()
-                # Not in the space of the reserve: it only saves time.
-                if store.reserve.state == HARD or not await store.index_sealed():
+                if not await store.index_sealed():
                     await trio.sleep(store.options.reserve_seconds)

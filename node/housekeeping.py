@@ -216,10 +216,8 @@ class Housekeeping:
             return True
         if await self._keeper.row.use_reserve() and await self.snapshot():
             return True
-        if snapshots.whole:
-            await snapshots.forget_damaged()
-            if await self.snapshot():
-                return True
+        if await snapshots.forget_damaged() and await self.snapshot():
+            return True
         if len(snapshots.whole) == KEPT:
             await snapshots.forget(snapshots.whole[0])
             if await self.snapshot():

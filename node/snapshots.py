@@ -244,11 +244,15 @@ class Snapshots:
                     await folder.unlink(_name(position))
         return True
 
-    async def forget_damaged(self) -> None:
-        """What cannot be relied on, where something else can be: on a full disk it is in the way."""
-        for position in await self.positions():
-            if position not in self.whole:
-                await self.forget(position)
+    async def forget_damaged(self) -> bool:
+        """What cannot be relied on, where something else can be: on a full disk it is in the way.
+
+        True: there is more space now.
+        """
+        damaged = [each for each in await self.positions() if self.whole and each not in self.whole]
+        for position in damaged:
+            await self.forget(position)
+        return bool(damaged)
 
     async def beyond(
         self, end: int, stores: Collection[bytes], lineage: int
