@@ -80,3 +80,9 @@ def number(call: Call) -> int | None:
 def refuse_once(toy: Toy, *errors: DuckrowError) -> None:
     left = list(errors)
     toy.refuse = lambda: left.pop(0) if left else None
+
+
+def number_of_next(client: Client) -> int | None:
+    call = client.core.produce("t", b"next")
+    client.run()
+    return number(call)

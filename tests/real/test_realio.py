@@ -1,6 +1,6 @@
 """The machine itself, where it is more than the contract that it shares with the simulation.
 
-The contract is in tests/sim/test_env_contract.py.
+The contract is in tests/sim/test_env_contract.py and test_net_contract.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 from duckrow.cluster.checker import check
 from duckrow.cluster.history import Content, History, Produce, Pull
 
-from .test_checker import KEY, ten_entries, values
+from .histories import KEY, ten_entries, values
 
 OTHER = ("rides", 1)
 

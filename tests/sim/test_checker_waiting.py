@@ -5,7 +5,7 @@ from __future__ import annotations
 from duckrow.cluster.checker import check
 from duckrow.cluster.history import Configured, Policy, Prune, Pull
 
-from .test_checker import KEY, ten_entries
+from .histories import KEY, ten_entries
 
 NEVER = float("inf")
 
