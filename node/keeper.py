@@ -281,6 +281,7 @@ class Keeper:
     def _tell(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Answer):
+                self.acceptance.answered(effect)
                 self.calls.answer(effect)
             elif isinstance(effect, Appended):
                 self.tally.entries += effect.count

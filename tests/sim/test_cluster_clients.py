@@ -164,6 +164,35 @@ def test_what_has_an_earlier_batch_elsewhere_is_not_accepted_under_its_name() ->
     run(use)
 
 
+def test_a_machine_that_is_cut_off_accepts_nothing_in_a_lane_that_went_with_its_topic() -> None:
+    """It would be refused in the row, wherever that goes on: accepted, and lost."""
+
+    async def use(town: Town) -> None:
+        async with town.client(1, timeout=3.0) as row, town.client(2) as other:
+            given = await row.produce("t", b"one", wait="accepted")
+            assert await number_of(row, given) == 1
+            await other.delete_topic("t")
+            await row.barrier()
+            town.cut_off(1)
+            await town.until(lambda: bool(town.nodes[1].row.status().missing))
+            with pytest.raises(NoQuorum, match="nothing was written"):
+                await row.produce("t", b"two", wait="accepted")
+
+    run(use)
+
+
+def test_a_receipt_of_a_deleted_topic_does_not_say_that_it_waits() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1) as row:
+            given = await row.produce("t", b"one", wait="accepted")
+            assert await number_of(row, given) == 1
+            await row.delete_topic("t")
+            with pytest.raises(NoQuorum, match="it was forgotten, with its topic"):
+                await row.receipt(given)
+
+    run(use)
+
+
 # -- no quorum ----------------------------------------------------------------------------------
 
 
