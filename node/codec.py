@@ -56,8 +56,7 @@ def unpack(codec: int, body: Buffer) -> Buffer:
         return body
     if codec == ZSTD:
         return _unpack_zstd(body)
-    text = f"codec {codec} is not known to this version; 0 is plain and 1 is zstd"
-    raise Refused(text, codec=codec)
+    raise _unknown(codec)
 
 
 def decode(codec: int, body: Buffer, *, trusted: bool = False) -> Columns:
@@ -82,6 +81,7 @@ def check(codec: int, body: Buffer, count: int) -> None:
 
     Raises:
         Corrupt, LimitExceeded: it is not a body of that codec with so many entries.
+        Refused: no reader of this version knows the codec.
     """
     if codec == PLAIN:
         if count == 1 and columns.is_one(body):
@@ -89,8 +89,17 @@ def check(codec: int, body: Buffer, count: int) -> None:
         entries = len(columns.decode(body))
         if entries != count:
             raise Corrupt(f"a body holds {entries:,} entries, and its head says {count:,}")
-    elif codec == ZSTD and bytes(body[:4]) != _ZSTD_MAGIC:
-        raise Corrupt(f"{len(body):,} bytes are not a zstd frame: they begin with another magic")
+    elif codec == ZSTD:
+        if bytes(body[:4]) != _ZSTD_MAGIC:
+            text = f"{len(body):,} bytes are not a zstd frame: they begin with another magic"
+            raise Corrupt(text)
+    elif codec < FOREIGN:
+        raise _unknown(codec)
+
+
+def _unknown(codec: int) -> Refused:
+    text = f"codec {codec} is not known to this version; 0 is plain and 1 is zstd"
+    return Refused(text, codec=codec)
 
 
 def _unpack_zstd(body: Buffer) -> bytes:

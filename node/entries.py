@@ -21,7 +21,9 @@ import attrs
 
 from .codec import decode
 from .columns import Columns, Headers
-from .cursors import After
+from .cursors import After, Cursor
+from .errors import Corrupt, Damaged, LimitExceeded, Refused
+from .pulled import Batch as PulledBatch
 from .pulled import Pulled
 
 
@@ -194,17 +196,29 @@ class Entries(Sequence[Entry]):
 
 
 def entries_of(topic: str, pulled: Pulled) -> Entries:
-    """What a pull brought, opened.  For a pull from one partition `first` and `last` are its own.
+    """What a pull brought, opened, up to a batch that is not what its producer said.  For a pull from
+    one partition `first` and `last` are its own.
 
     Raises:
-        Corrupt: a body is not what its codec says; its producer made it so.
+        Damaged: there is one at once; it names the entries, so that whoever reads can pass them.
+        Refused: it is of a codec that cannot be opened here.
     """
-    batches = []
-    for batch in pulled.batches:
-        columns = decode(batch.codec, batch.body)
+    batches: list[Batch] = []
+    after = pulled.after
+    for index, batch in enumerate(pulled.batches):
+        try:
+            columns = _opened(batch)
+        except (Corrupt, Refused) as error:
+            if batches:
+                after = _before(pulled.batches[index:], after)
+                break
+            if isinstance(error, Corrupt | LimitExceeded):
+                place = batch.partition, batch.start, batch.stop - 1
+                raise Damaged(topic, *place, str(error)) from error
+            raise
         lo, hi = batch.start - batch.first, batch.stop - batch.first
-        place = batch.partition, batch.start, batch.time, batch.pid
-        batches.append(Batch(topic, *place, columns, lo, hi, batch.position))
+        where = batch.partition, batch.start, batch.time, batch.pid
+        batches.append(Batch(topic, *where, columns, lo, hi, batch.position))
     spans = list(pulled.spans.values())
     first, last = spans[0] if len(spans) == 1 else (1, 0)
     return Entries(
@@ -212,8 +226,25 @@ def entries_of(topic: str, pulled: Pulled) -> Entries:
         missing=pulled.missing,
         first=first,
         last=last,
-        after=pulled.after,
+        after=after,
         topic_id=pulled.topic_id,
         spans=pulled.spans,
         archive=pulled.archive,
     )
+
+
+def _opened(batch: PulledBatch) -> Columns:
+    columns = decode(batch.codec, batch.body)
+    if len(columns) != batch.count:  # nobody on the way opens what is packed
+        text = f"a body holds {len(columns):,} entries, and its head says {batch.count:,}"
+        raise Corrupt(text)
+    return columns
+
+
+def _before(batches: Sequence[PulledBatch], after: After) -> After:
+    """Where a reader stands that has come to these batches, and not taken them."""
+    assert isinstance(after, Cursor), "where there are batches, a node tells numbers"
+    done = dict(after.done)
+    for batch in reversed(batches):
+        done[batch.partition] = batch.start - 1
+    return attrs.evolve(after, done=done)

@@ -50,6 +50,8 @@ def test_an_unknown_codec_is_refused(number: int) -> None:
     for act in (codec.pack, codec.unpack, codec.decode):
         with pytest.raises(Refused, match=f"codec {number}"):
             act(number, b"")
+    with pytest.raises(Refused, match=f"codec {number}"):
+        codec.check(number, BODY, 1_000)  # or nobody could read on behind it
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:

@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duckrow.node import codec
 from duckrow.node.columns import decode, encode
-from duckrow.node.entries import Batch, Entries, Entry
-from duckrow.node.errors import Corrupt
+from duckrow.node.cursors import Cursor
+from duckrow.node.entries import Batch, Entries, Entry, entries_of
+from duckrow.node.errors import Corrupt, Damaged, Refused
 from duckrow.node.layout import Column, write
+from duckrow.node.pulled import Batch as PulledBatch
+from duckrow.node.pulled import Pulled
 
 PID = b"p" * 16
 SIZES = st.lists(st.integers(1, 7), max_size=6)
@@ -141,3 +145,41 @@ def test_headers_that_are_none_harm_only_who_touches_them() -> None:
     assert entries.batches[0].columns.value_list(0, 1) == [b"v"]
     with pytest.raises(Corrupt):
         list(entries)
+
+
+def packed(first: int, count: int, *, partition: int = 0, told: int | None = None) -> PulledBatch:
+    """As a node gives it, which has not looked into it; `told` is what its producer says it holds."""
+    body = codec.pack(codec.ZSTD, encode([b"value %d" % (first + i) for i in range(count)]))
+    held = count if told is None else told
+    stop = first + held
+    return PulledBatch(partition, first, held, first, stop, 1, 7, PID, codec.ZSTD, body)
+
+
+def pulled(*batches: PulledBatch) -> Pulled:
+    done = {batch.partition: batch.stop - 1 for batch in batches}
+    return Pulled(1, list(batches), 0, Cursor(done, since=3), {0: (1, 99), 1: (1, 99)})
+
+
+@pytest.mark.parametrize("told", [1, 3])
+def test_a_packed_batch_with_another_number_of_entries_than_was_told_names_its_place(
+    told: int,
+) -> None:
+    with pytest.raises(Damaged, match="holds 2 entries, and its head says") as caught:
+        entries_of("rides", pulled(packed(5, 2, told=told)))
+    assert (caught.value.partition, caught.value.first, caught.value.last) == (0, 5, 4 + told)
+
+
+def test_what_comes_before_a_batch_that_cannot_be_opened_is_read_and_the_reader_stands_there() -> (
+    None
+):
+    bad = packed(3, 2)._replace(body=b"no frame")
+    found = entries_of("rides", pulled(packed(1, 2), bad, packed(1, 1, partition=1), packed(5, 1)))
+    assert [entry.number for entry in found] == [1, 2]
+    assert found.after == Cursor({0: 2, 1: 0}, since=3)
+    with pytest.raises(Damaged, match=r"3 to 4 of partition 0.*pull after 4"):
+        entries_of("rides", pulled(bad, packed(5, 1)))
+
+
+def test_a_codec_that_is_not_known_here_is_told_as_such() -> None:
+    with pytest.raises(Refused, match="codec 9"):
+        entries_of("rides", pulled(packed(1, 1)._replace(codec=9)))
