@@ -94,15 +94,17 @@ class Part:
     def chosen(self, rows: Sequence[int]) -> Part:
         """A part with some of the entries."""
         values = [self.values[i] for i in rows]
+        keys = None if self.keys is None else [self.keys[i] for i in rows]
+        headers = None if self.headers is None else [self.headers[i] for i in rows]
         return Part(
             self.asker,
             values,
-            keys=None if self.keys is None else [self.keys[i] for i in rows],
-            headers=None if self.headers is None else [self.headers[i] for i in rows],
+            keys=keys,
+            headers=headers,
             ids=None if self.ids is None else [self.ids[i] for i in rows],
             expect_last=self.expect_last,
             accepted=self.accepted,
-            size=size_of(values),
+            size=size_of(values, keys, headers),
             order=self.order,
         )
 
@@ -233,9 +235,18 @@ def size_of_one(value: bytes) -> int:
     return len(value) + _ENTRY_BYTES
 
 
-def size_of(values: Sequence[bytes]) -> int:
+def size_of(
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[HeadersLike] | None,
+) -> int:
     """In bytes, about."""
-    return sum(map(len, values)) + _ENTRY_BYTES * len(values)
+    size = sum(map(len, values)) + _ENTRY_BYTES * len(values)
+    if keys is not None:
+        size += sum([len(key) for key in keys if key])
+    if headers is not None:
+        size += sum(map(columns.headers_size, headers))
+    return size
 
 
 def as_bytes(what: str, value: object) -> bytes:

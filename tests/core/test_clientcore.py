@@ -295,3 +295,17 @@ def test_nobody_waits_for_a_topic_that_cannot_be() -> None:
         asks.pull("my rides", 0, None, 1, 1, 0, 0, None)
     with pytest.raises(Refused, match="the topic name 'my rides' is not allowed"):
         asks.Following("my rides", 0, None).wish()
+
+
+def test_what_keys_bring_to_one_partition_shares_a_batch_only_as_far_as_they_fit(
+    client: Client, toy: Toy
+) -> None:
+    """Each piece that goes to a partition counts with its keys and headers, like any other."""
+    client.core.order(lambda turn: makers.create(turn, "t", {"partitions": 2}))
+    client.core.produce("t", b"learns that there are two", partition=1)
+    client.run()
+    key = bytes(300_000)
+    calls = [client.core.produce("t", b"%d" % i, key=key) for i in range(20)]
+    client.run()
+    assert all(call.error is None for call in calls)
+    assert sum(map(len, (values_of(toy, partition=p) for p in (0, 1)))) == 21
