@@ -25,7 +25,7 @@ from .apply import VERSIONS, apply
 from .cache import Cache
 from .calls import Calls, Key, key_of
 from .commands import PID_BYTES, Command, Head, decode_head
-from .effects import Answer, Appended, Configured, Created, Deleted, Effect, Result
+from .effects import Answer, Appended, Code, Configured, Created, Deleted, Effect, Result
 from .errors import Corrupt, DuckrowError, Full, NoQuorum, NotFound, Timeout
 from .keptrow import KeptRow
 from .numbers import Numbers, older
@@ -322,10 +322,15 @@ class Keeper:
 
     async def _order_own(self, make: Callable[[makers.Turn], Command]) -> Result:
         """A command that the node itself wants; its seq is used only if the row takes it."""
-        seq = self._seq + 1
-        key = self.submit(make(makers.Turn(self._pid, seq, done=self._seq, time=self.wall_us())))
-        self._seq = seq
-        return await self.calls.wait(key)
+        while True:
+            pid, seq = self._pid, self._seq + 1
+            key = self.submit(make(makers.Turn(pid, seq, done=self._seq, time=self.wall_us())))
+            self._seq = seq
+            result = await self.calls.wait(key)
+            if result.code not in (Code.GAP, Code.UNKNOWN_PRODUCER):
+                return result
+            if pid == self._pid:  # the lane was forgotten, or something of it was not taken
+                self._pid, self._seq = self.fresh_pid(), 0
 
 
 async def _raise(error: Exception) -> None:

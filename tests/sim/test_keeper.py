@@ -212,6 +212,24 @@ def test_what_the_node_wants_is_done_although_the_row_refused_it_before() -> Non
     run(Machine(), work, attrs.evolve(SMALL, store=attrs.evolve(SMALL.store, pending_bytes=9000)))
 
 
+def test_what_the_node_wants_is_done_although_the_row_has_forgotten_its_lane() -> None:
+    """A node orders little itself, so its lane may be the one that applied nothing for longest."""
+
+    async def work(node: Keeper) -> None:
+        turn = makers.Turn(PID, 1, 1, 0, 0)
+        settings = makers.settings(turn, {"create": "on-subscribe", "lanes_max": 1})
+        await node.order(settings)
+        await node.subscribe("one")
+        await node.order(makers.barrier(makers.Turn(b"q" * 16, 1)))
+        await node.subscribe("two")
+        await node.barrier()
+
+        assert {*node.state.topics.rows} == {"one", "two"}
+        assert len(node.state.lanes) == 1
+
+    run(Machine(), work)
+
+
 def test_a_full_disk_refuses_a_produce_for_certain() -> None:
     machine = Machine()
 
