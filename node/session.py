@@ -238,12 +238,11 @@ class Session:
     def _serve(self, reference: int, verb: int, fields: list[Any]) -> None:
         reads, state = self._reads, self._node.state
         match verb:
-            case Verb.PULL:
+            case Verb.PULL | Verb.KEPT:
                 self._server.refuse_if_witness()
-                reads.pull(reference, Ask.of(fields))
-            case Verb.KEPT:
-                reads.pull(reference, Ask.of(fields), kept=True)
+                reads.pull(reference, Ask.of(fields), kept=verb == Verb.KEPT)
             case Verb.FOLLOW:
+                self._server.refuse_if_witness()
                 if len(fields) <= len(Ask._fields) or type(fields[len(Ask._fields)]) is not int:
                     raise Corrupt("a follow names the bytes that may be sent")
                 reads.follow(reference, Ask.of(fields), fields[len(Ask._fields)])

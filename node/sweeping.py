@@ -2,10 +2,10 @@
 
 A new policy may drop entries, make room for those who wait, and bring forward when something is too
 old, in each of 1,024 partitions; and a bundle has thousands of commands.  So a command only notes
-that the partitions of its topic have to be looked at, and each item looks at 128:
+that the partitions of its topic have to be looked at, and each item looks at 64:
 
     sweeps      topic 7: 300       partitions 0 to 299 have been brought under the policy
-    item        128 more           topic 7: 428
+    item        64 more            topic 7: 364
 
 What is noted is state, so every node sweeps the same with the same item.  A batch that comes meanwhile
 is held to the new policy at once, in its partition.  Where more batches wait for room than one

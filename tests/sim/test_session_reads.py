@@ -51,6 +51,20 @@ def test_where_readers_make_topics_a_produce_finds_none_before_the_first_of_them
     serve(work)
 
 
+@pytest.mark.parametrize("verb", [Verb.PULL, Verb.KEPT, Verb.FOLLOW])
+def test_at_a_witness_nobody_waits_for_entries(verb: Verb) -> None:
+    async def work(there: There) -> None:
+        vars(there.keeper.row)["is_witness"] = True
+        wire = await there.connect()
+        credit = [MIB] if verb == Verb.FOLLOW else []
+        asked = await wire.send(verb, *Ask("t", wait_us=60_000_000).fields(), *credit)
+        reference, code, text, *_ = await wire.failure()
+        assert (reference, code) == (asked, "refused")
+        assert "pull from another machine" in text
+
+    serve(work)
+
+
 def test_a_pull_that_waits_ends_empty_when_its_time_is_over() -> None:
     async def work(there: There) -> None:
         wire = await there.connect()
