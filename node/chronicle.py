@@ -359,6 +359,11 @@ class Opening(NamedTuple):
     chronicle: Chronicle
     rewritten: bool
 
+    @property
+    def is_of_image(self) -> bool:
+        """It came with one (incoming.py): every other but the first of a row has one before it."""
+        return self.segment > 1 and not self.before
+
     @classmethod
     def decode(cls, record: Record) -> Opening:
         """

@@ -75,11 +75,12 @@ def _is_index(name: str) -> bool:
 
 def belongs(base: BaseForm, name: str) -> bool:
     number = segment_number(name) or index_number(name)
-    return name == base.files[0] if number is None else _has(base, number)
+    return name == base.files[0] if number is None else came_with(base, number)
 
 
-def _has(base: BaseForm, number: int) -> bool:
-    if len(base.files) < 2:
+def came_with(base: BaseForm | None, number: int) -> bool:
+    """That segment is of the last image: it holds bodies, and records no item."""
+    if base is None or len(base.files) < 2:
         return False
     first, last = map(int, base.files[1].split("-"))
     return first <= number <= last
@@ -94,7 +95,7 @@ class Images:
         base = chronicle.base
         if base is not None:
             for segment in shelf.segments:
-                if _has(base, segment.number):
+                if came_with(base, segment.number):
                     segment.reach = max(segment.reach, base.position)
 
     async def reserve(self, count: int, least: int) -> int:
@@ -148,7 +149,7 @@ class Images:
     def left_behind(self, number: int) -> bool:
         """That segment is of a row whose place the last image took: no item of the row lies there."""
         base = self._chronicle.base
-        if base is None or number not in self._shelf or _has(base, number):
+        if base is None or number not in self._shelf or came_with(base, number):
             return False
         segment = self._shelf.get(number)
         return max(segment.first, segment.reach) <= base.position

@@ -23,6 +23,7 @@ from .chronicle import Chronicle, encode_opening
 from .env import Disk, File
 from .errors import Corrupt, NotFound
 from .forms import ItemForm, chain
+from .images import came_with
 from .limits import MIB
 from .patches import Patch, UnfitError, fill
 from .places import offset_of, place, segment_of
@@ -113,12 +114,16 @@ class Mending:
             await feed(survey.run(), handle.file)
         finally:
             self._shelf.files.release(handle)
-        survey.finish(self._last(segment))
+        imaged = came_with(self._chronicle.base, number)
+        survey.finish(segment.last if imaged else self._last(segment))
         if survey.is_clean:
             if LOST in places:  # the disk gives now what it did not give before
                 await self._read_again(segment)
             return None
         wound = Wound(segment, survey, {}, {}, unfit=survey.unfit)
+        if imaged:
+            wound.unfit = "it came with an image, and no item says what lay in it"
+            return wound
         for where, content in held.items():
             if segment_of(where) == number and survey.holds(offset_of(where)):
                 wound.own[offset_of(where)] = content

@@ -163,8 +163,10 @@ class _Opener:
             if recovery.torn or following is None:
                 break
             if following.opening is not None and following.number == each.number + 1:
-                chronicle = following.opening.chronicle
-                if not recovery.ended(each.number, each.seed, each.end, following.opening.before):
+                chronicle, size = following.opening.chronicle, following.opening.before
+                # What follows an image was begun before that came, and tells of what was there then.
+                imaged = each.opening is not None and each.opening.is_of_image
+                if not imaged and not recovery.ended(each.number, each.seed, each.end, size):
                     break
             self._opened.unindexed.append((segment, chronicle.copy()))
         if self._opened.unindexed and self._opened.unindexed[-1][0] is self._opened.segments[-1]:

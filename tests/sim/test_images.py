@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from duckrow.node.errors import Damaged
+from sim.clusterkit import BODY
 from sim.pairkit import Split, everything, play
 
 KEEP = 100  # entries; a row is forgotten within seconds
@@ -273,3 +274,55 @@ def test_rows_of_the_index_that_cannot_be_put_right_come_from_another_machine(wh
     split = play(7, script, keep=LONG, scrub_seconds=100 if who == "a scrub" else 0)
     assert any("n2 scrubbed" in note for note in split.notes) == (who == "a scrub")
     assert any("n2 index_lacks" in note for note in split.notes)
+
+
+async def imaged(split: Split) -> list[str]:
+    """Machine 3 has taken an image, all is at rest; the files of the segments that came with it."""
+    split.start_all()
+    await split.until()
+    await trio.sleep(1)
+    await away(split, 3)
+    await split.until()
+    split.producing = False
+    await trio.sleep(2)
+    base = split.bridges[3].store.chronicle.base
+    assert base is not None
+    first, last = map(int, base.files[1].split("-"))
+    return [f"row/{number:08d}.seg" for number in range(first, last + 1)]
+
+
+def test_damage_in_what_came_with_an_image_is_made_good_by_another_one() -> None:
+    """No item that could be asked for is recorded there."""
+
+    async def script(split: Split) -> None:
+        name, media = (await imaged(split))[-1], split.world.host("m3").media
+        media.flip(name, media.content(name).rindex(BODY))
+        bridge = split.bridges[3]
+        bridge.repair.suspect(await bridge.store.scrub())
+        with trio.fail_after(30):
+            while bridge.repair.told() or split.replaced.count(3) < 2:
+                await trio.sleep(0.2)
+        await split.until()
+        await split.end()
+
+    split = play(1, script, keep=KEEP)
+    assert sum("m3 image_taken" in note for note in split.notes) == 2
+
+
+def test_the_index_of_what_came_with_an_image_is_made_again() -> None:
+    """What follows was begun before the image came: it says nothing of how long those files are."""
+
+    async def script(split: Split) -> None:
+        names, media = await imaged(split), split.world.host("m3").media
+        split.kill("m", 3)
+        for name in names:
+            media.flip(name.replace(".seg", ".pos"), 20)
+        split.start_bridge(3)
+        await split.until()
+        bridge = split.bridges[3]
+        assert all(damage.mended for damage in bridge.store.recovered.damages)
+        assert bridge.repair.told() == []
+        assert await bridge.store.scrub() == []
+        await split.end()
+
+    play(1, script, keep=KEEP)
