@@ -54,11 +54,11 @@ class Calling:
         view = self.standing.newest
         named = incarnation_of(view, source)
         if named is not None and named != join.incarnation and join.view == view.id:
-            self.suspicion.is_gone(source, named)
+            self.suspicion.is_dead(source, named)
 
     def hear_leave(self, source: int, leave: Leave) -> None:
         self._joins.pop(source, None)
-        self.suspicion.is_gone(source, leave.incarnation)
+        self.suspicion.leaves(source, leave.incarnation)
 
     def hear_change(self, change: Change) -> None:
         self._change = change, self.standing.now

@@ -181,8 +181,6 @@ class Member:
             head = self.ordering.streams.head(self.standing.delivered)
             lacking = self.ordering.streams.lacking(head) if head else []
             self.suspicion.waits(head[:3] if head else None, lacking, now)
-        else:
-            self.suspicion.waits(None, (), now)
         if now - self._joined_at >= self.standing.timing.join:
             self._join()
         self.council.beat()

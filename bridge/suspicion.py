@@ -1,13 +1,14 @@
 """Suspicion: who seems to have stopped.  Wrong answers cost time, never safety.
 
-Three signs, each enough:
+Four signs, each enough:
 
     silence   no new beat for much longer than beats usually take (S1).  Beats come by any path, so
               a cut between two who both see a third makes nobody suspect anybody.  Who hung up is
               missed sooner: the kernel does so for a process that died (S3)
     stall     the head of the order waits for an ack (S2): a hung disk beats, and is as bad as death;
               until then the slowest sets the pace (F11)
-    proof     a later incarnation speaks, or this one said that it leaves (S3)
+    proof     a later incarnation speaks (S3)
+    word      it said that it leaves; a view that names it all the same could not do without it (S3)
 """
 
 from __future__ import annotations
@@ -55,10 +56,13 @@ class Suspicion:
     _hung_up: set[int] = attrs.field(
         factory=set, init=False
     )  # neighbours, until they are linked again
-    _gone: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # (id, incarnation)
+    _dead: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # (id, incarnation)
+    _leaving: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # the same, in this view
     _held_off: dict[int, HeldOff] = attrs.field(factory=dict, init=False)
+    _view: int = attrs.field(default=0, init=False)
     _head: Name | None = attrs.field(default=None, init=False)
     _head_since: float = attrs.field(default=0.0, init=False)
+    _waited: float = attrs.field(default=0.0, init=False)  # for it, while this node acted
     _lacking: tuple[int, ...] = attrs.field(default=(), init=False)
 
     def watch(self, view: View, now: float) -> None:
@@ -66,8 +70,11 @@ class Suspicion:
         for member in view.members:
             pulse = self._pulses.setdefault(member.id, Pulse(now, self.timing.beat))
             pulse.last = now
-        self._gone &= {(member.id, member.incarnation) for member in view.members}
-        self._head = None
+        self._dead &= {(member.id, member.incarnation) for member in view.members}
+        if view.id != self._view:
+            self._view = view.id
+            self._leaving.clear()
+        self._head, self._lacking, self._waited = None, (), 0.0
 
     def beat(self, member: int, now: float) -> None:
         self._pulses.setdefault(member, Pulse(now, self.timing.beat)).beat(now)
@@ -79,22 +86,27 @@ class Suspicion:
         """Its side has ended the link, as that of a dead process does; by itself it says nothing."""
         self._hung_up.add(neighbour)
 
-    def is_gone(self, id_: int, incarnation: int) -> None:
-        self._gone.add((id_, incarnation))
+    def is_dead(self, id_: int, incarnation: int) -> None:
+        self._dead.add((id_, incarnation))
+
+    def leaves(self, id_: int, incarnation: int) -> None:
+        self._leaving.add((id_, incarnation))
 
     def gone(self) -> frozenset[tuple[int, int]]:
-        return frozenset(self._gone)
+        return frozenset(self._dead | self._leaving)
 
     def waits(self, head: Name | None, lacking: Iterable[int], now: float) -> None:
-        """The head of the order, and whose acks it lacks."""
+        """The head of the order, and whose acks it lacks.  Who does not act any more sees no acks: till the
+        next view it goes by what it saw.
+        """
         if head != self._head:
             self._head, self._head_since = head, now
         self._lacking = tuple(lacking) if head is not None else ()
+        self._waited = now - self._head_since
 
-    def awaited(self, now: float, seconds: float) -> list[int]:
+    def awaited(self, seconds: float) -> list[int]:
         """Whose acks the head of the order has lacked for so long."""
-        late = self._head is not None and now - self._head_since > seconds
-        return sorted(self._lacking) if late else []
+        return sorted(self._lacking) if self._waited > seconds else []
 
     def patience(self, member: int) -> float:
         pulse = self._pulses[member]
@@ -107,20 +119,21 @@ class Suspicion:
         return pulse is not None and now - pulse.last > self.patience(member)
 
     def suspects(self, view: View, now: float) -> set[int]:
-        return self._stalling(now) | {
+        gone = self._dead | self._leaving
+        return self._stalling() | {
             member.id
             for member in view.members
             if member.id != self.me
-            and (self.silent(member.id, now) or (member.id, member.incarnation) in self._gone)
+            and (self.silent(member.id, now) or (member.id, member.incarnation) in gone)
         }
 
-    def _stalling(self, now: float) -> set[int]:
+    def _stalling(self) -> set[int]:
         others = {member for member in self._lacking if member != self.me}
-        return {member for member in others if now - self._head_since > 2 * self.patience(member)}
+        return {member for member in others if self._waited > 2 * self.patience(member)}
 
     def ejected(self, members: Iterable[int], now: float) -> None:
         """The next view is without these; those that stalled wait longer each time (S6)."""
-        for member in sorted(set(members) & self._stalling(now)):
+        for member in sorted(set(members) & self._stalling()):
             before = self._held_off.get(member)
             delay = self.timing.readmit_min
             if before is not None and now - before.until < self.timing.conduct:
@@ -134,4 +147,4 @@ class Suspicion:
     def held_off(self, view: View, now: float) -> set[int]:
         """Whom the view after this one is better off without (S2, S6)."""
         late = {voter[0] for voter in view.voters if self.holds_off(voter[0], now)}
-        return late | self._stalling(now)
+        return late | self._stalling()

@@ -14,7 +14,7 @@ def told(bridge: Bridge, now: float) -> dict[str, Any]:
     """For `duckrow status`."""
     return {
         "links": [_link(bridge, id_, now) for id_ in sorted(bridge.options.neighbours)],
-        "waiting_for": _waiting_for(bridge, now),
+        "waiting_for": _waiting_for(bridge),
         "backlog": len(bridge.member.ordering.pending),
         "staged": len(bridge.staging.bundles),
         "damaged": bridge.repair.told(),
@@ -38,9 +38,11 @@ def _link(bridge: Bridge, id_: int, now: float) -> dict[str, Any]:
     }
 
 
-def _waiting_for(bridge: Bridge, now: float) -> list[str]:
+def _waiting_for(bridge: Bridge) -> list[str]:
     """Without whom nothing goes on; empty: nothing stands still, or not for a neighbour."""
     if missing := bridge.status().missing:
         return list(missing)
+    if not bridge.member.standing.active:
+        return []
     seconds = WAITED_BEATS * bridge.options.timing.beat
-    return [bridge.options.name_of(id_) for id_ in bridge.member.suspicion.awaited(now, seconds)]
+    return [bridge.options.name_of(id_) for id_ in bridge.member.suspicion.awaited(seconds)]

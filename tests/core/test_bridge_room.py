@@ -55,6 +55,20 @@ def test_if_the_others_are_no_majority_all_wait_for_room() -> None:
     assert cluster.words(1) == cluster.words(2) == ["a"]
 
 
+def test_who_had_to_stay_although_it_left_is_not_taken_for_gone_in_the_next_view() -> None:
+    """S3: else each view that has to name it would be followed by another one, for ever."""
+    cluster = Cluster(1, 2)
+    hear_disk(cluster, 2, HARD)
+    cluster.beats(10)
+    hear_disk(cluster, 2, OK)
+    cluster.beats(40)
+    assert cluster.acting() == [1, 2]
+    calm = cluster.view(1).id
+    cluster.beats(20)
+
+    assert cluster.view(1).id == calm
+
+
 def test_who_is_full_again_and_again_comes_back_later_each_time() -> None:
     room, now, waits = Room(Timing()), 0.0, []
     for _ in range(4):

@@ -41,6 +41,24 @@ def test_one_that_is_slow_and_answers_all_the_same_is_not_kept() -> None:
     assert cluster.words(1) == ["a"]
 
 
+def test_who_stalled_is_not_forgotten_in_a_ballot_that_takes_longer_than_a_beat() -> None:
+    """S2, S6: Where every sync is slow, nobody acts for some beats before the view without it is there."""
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {3}
+    cluster.submit(1, "a")
+    cluster.beats()
+    cluster.slow = {1, 2, 3}
+    while 3 in {member.id for member in cluster.view(1).members}:
+        cluster.beats(2)
+        cluster.sync(1)
+        cluster.sync(2)
+        cluster.settle()
+        assert cluster.now < 5
+
+    for id_ in (1, 2):
+        assert cluster.members[id_].suspicion.holds_off(3, cluster.now)
+
+
 def test_it_follows_meanwhile_and_comes_back_after_its_time() -> None:
     """S6."""
     cluster = Cluster(1, 2, 3)

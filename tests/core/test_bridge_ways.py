@@ -197,7 +197,7 @@ def test_who_acks_nothing_is_suspected_although_it_beats() -> None:
 def test_a_later_incarnation_proves_the_former_one_dead_at_once() -> None:
     """S3."""
     found = suspicion()
-    found.is_gone(3, run(3))
+    found.is_dead(3, run(3))
 
     assert found.suspects(view(), 0.0) == {3}
     found.watch(view(2, {1: run(1), 3: run(3, 1)}), 0.0)
