@@ -83,6 +83,8 @@ def check(codec: int, body: Buffer, count: int) -> None:
         Corrupt, LimitExceeded: it is not a body of that codec with so many entries.
         Refused: no reader of this version knows the codec.
     """
+    if len(body) > BATCH_BYTES_MAX:
+        raise LimitExceeded("the size of a batch in bytes", len(body), BATCH_BYTES_MAX)
     if codec == PLAIN:
         if count == 1 and columns.is_one(body):
             return

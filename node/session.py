@@ -303,6 +303,11 @@ class Session:
                 # What the row will refuse, for the client to send it anew, has no place to promise.
                 topic = node.state.topic(head.topic)
                 accepted = topic is None or topic.policy.partitions == batch.partitions
+        elif head.length:
+            text = (
+                f"a command of kind {head.kind} has no body, and this one has {head.length:,} bytes"
+            )
+            raise Refused(text, bytes=head.length)
         elif head.kind not in MAKES_ROOM and self._node.row.status().disk == HARD:
             if (result := self._remembered(head)) is not None:
                 self._answer(reference, *result)

@@ -153,3 +153,13 @@ def test_at_the_door_what_no_reader_could_open_is_refused(number: int) -> None:
 def test_at_the_door_a_packed_body_and_a_foreign_one_are_not_opened() -> None:
     codec.check(codec.ZSTD, codec.pack(codec.ZSTD, encode([b"one"])), 1)
     codec.check(codec.FOREIGN, b"anything", 7)
+
+
+@pytest.mark.parametrize("number", [codec.PLAIN, codec.ZSTD, codec.FOREIGN])
+def test_at_the_door_no_body_is_larger_than_a_batch_may_be(number: int) -> None:
+    """Nor one that nobody opens here: it would fit the frame it came in, and none on its way out."""
+    start = codec.pack(codec.ZSTD, BODY)[:4] if number == codec.ZSTD else b""
+    with pytest.raises(LimitExceeded, match=r"4,194,305, and the limit is 4,194,304"):
+        codec.check(number, start + bytes(BATCH_BYTES_MAX + 1 - len(start)), 1)
+    if number == codec.FOREIGN:
+        codec.check(number, bytes(BATCH_BYTES_MAX), 1)

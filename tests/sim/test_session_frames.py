@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from duckrow.node import cbor, columns, frames, makers, requests
+from duckrow.node.checksum import crc32c
 from duckrow.node.commands import Kind
 from duckrow.node.effects import Code
 from duckrow.node.limits import CLIENT_REQUESTS_MAX, FRAME_BYTES_MAX, MIB
@@ -214,6 +215,25 @@ def test_commands_of_nodes_are_not_for_clients(kind: Kind) -> None:
         await wire.order(made[kind]())
 
         assert (await wire.failure())[1] == "refused"
+
+    serve(work)
+
+
+def test_what_is_no_batch_brings_no_body() -> None:
+    """It would get into the last space of a disk, or be larger than a frame to the other machines."""
+
+    async def work(there: There) -> None:
+        wire, body = await there.connect(), bytes(1_000)
+        for made in (
+            makers.barrier(makers.Turn(PID, 1)),
+            makers.prune(makers.Turn(PID, 1), "t", 1),
+        ):
+            fields = [*cbor.loads_array(made.head)]
+            fields[8:10] = len(body), crc32c(body)
+            await wire.send(Verb.ORDER, cbor.dumps(fields), False, body=body)
+            _, code, text = await wire.failure()
+            assert (code, "1,000" in text) == ("refused", True)
+        assert (await wire.produce(b"v")).code == Code.ORDERED
 
     serve(work)
 
