@@ -10,6 +10,7 @@ the history is checked.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -171,15 +172,14 @@ class _Run:
         self.world.start(name, program)
 
     def boot(self) -> None:
+        self._open, self.stopping = False, trio.Event()
         self.world.start(NODE, self._program)
 
     def stop(self) -> None:
         self.stopping.set()
 
     async def _program(self, env: Env) -> None:
-        plan = self.plan
-        stopping = self.stopping = trio.Event()
-        self._open = False
+        plan, stopping = self.plan, self.stopping
         options = Options(
             store=StoreOptions(
                 level=plan.level,
@@ -235,7 +235,7 @@ class _Run:
         await trio.sleep(0.5)
         await self._squeeze()
         fate.calm()
-        await self._wait_open()
+        await self._wait_open(fate)
         began = max(trio.current_time(), self.world.net.settled_at) + 1.0
         self.seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
@@ -255,7 +255,7 @@ class _Run:
         await self._end_node()
         self.boot()
         await trio.sleep(2.0)
-        await self._wait_open()
+        await self._wait_open(fate)
         await self._take_content("after it")
         forgive_age(self.seen.history, "before the restart", "after it")
         if self.seen.refused:
@@ -274,10 +274,18 @@ class _Run:
                 self.seen.problems.append("never-ends: the node was to end, and goes on")
             self.world.kill(NODE)
 
-    async def _wait_open(self) -> None:
+    async def _wait_open(self, fate: Fate) -> None:
+        """What was told to end, in the last moment, ends and is started again."""
+        host = self.world.hosts[NODE]
+        await self._wait_while(lambda: host.alive and self.stopping.is_set())
+        if self.stopping.is_set():
+            fate.revive()
+        await self._wait_while(lambda: host.alive and not self._open)
+
+    async def _wait_while(self, goes_on: Callable[[], bool]) -> None:
         """A start after a kill reads and syncs what no index knows yet: thousands of small segments."""
         with trio.move_on_after(END_SECONDS + self._sync_seconds()):
-            while not self._open and self.world.hosts[NODE].alive:
+            while goes_on():
                 await trio.sleep(0.1)
 
     def _sync_seconds(self) -> float:

@@ -48,6 +48,7 @@ FAILED_ONCE = {
     "a_start_that_syncs_ten_thousand_segments": 550410,
     "a_start_that_counts_back_behind_one_that_is_lost": 561033,
     "a_damaged_snapshot_lies_where_another_one_has_no_room": 561692,
+    "an_end_that_begins_in_the_last_moment_and_takes_longer": 581002,
 }
 
 
