@@ -70,20 +70,33 @@ class Repair:
         self._told = 0  # the protocol
         self._gave_up = self._searched = False
         self._full_until = 0.0  # before then nothing is written: the disk is full
-        recovered = self._store.recovered.damages
-        self.suspect([each for each in recovered if not each.mended])
+        recovered = [each for each in self._store.recovered.damages if not each.mended]
+        there = {segment.number for segment in self._store.segments()}
+        # Files between others, or before them, that are gone: without the last ones the row is shorter.
+        self._gone = [
+            each
+            for each in recovered
+            if (number := segment_number(each.file)) is not None
+            and number not in there
+            and number < max(there, default=0)
+        ]
+        self.suspect([each for each in recovered if each not in self._gone])
+        if self._gone:
+            self._work.wake()
 
     # -- what is told of it -------------------------------------------------------------------
 
     @property
     def floor(self) -> int:
         """From here on nothing is known to be damaged."""
-        return max((wound.highest for wound in self.wounds.values()), default=0) + 1
+        highest = [wound.highest for wound in self.wounds.values()]
+        return max([*highest, *(gone.last for gone in self._gone)], default=0) + 1
 
     def told(self) -> list[str]:
         """For an operator; nothing: all is well."""
-        lines = [str(wound) for wound in self.wounds.values()]
-        if lines and self._asking.hopeless:
+        lines = [f"{gone.file} is gone: an image has to take its place" for gone in self._gone]
+        lines += map(str, self.wounds.values())
+        if self.wounds and self._asking.hopeless:
             lines.append("no neighbour that is there has what lacks; they are asked again")
         return lines
 
@@ -117,6 +130,7 @@ class Repair:
         """An image took the place of the row."""
         self._suspects.update(dict.fromkeys(self.wounds))
         self.wounds.clear()
+        self._gone.clear()
         self._gave_up = False
         self._work.wake()
 
@@ -310,7 +324,8 @@ class Repair:
             member.hear_damage(highest, trio.current_time())
             self._wake()
         left_behind = self._store.images.left_behind  # there one more image changes nothing
-        if any(wound.unfit and not left_behind(n) for n, wound in self.wounds.items()):
+        unfit = any(wound.unfit and not left_behind(n) for n, wound in self.wounds.items())
+        if unfit or self._gone:
             self._need_image()
         if member.standing.uncounted and not (self.wounds or self._suspects):
             await self._count()

@@ -85,8 +85,9 @@ class Forgetting:
         try:
             for number in going:
                 self._shelf.remove(number)
-                await self._disk.unlink(segment_file(number))
+                # In this order: an index without its segment tells that the segment was lost.
                 await self._disk.unlink(index_file(number))
+                await self._disk.unlink(segment_file(number))
             await self._disk.sync_names()
         except OSError as error:
             raise self._writer.fail("dropping a segment", error) from error

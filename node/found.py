@@ -28,8 +28,9 @@ class Found:
     def __init__(self, disk: Disk, window_bytes: int) -> None:
         self.numbers: list[int] = []  # of the segments, oldest first
         self.uuids: tuple[bytes, ...] = ()  # of the store, the newest first; none: it is blank
-        # By segment; where that is gone, the index says that it was there.
+        # By segment; where the newest are gone, the index says that they were there.
         self.indexes: dict[int, IndexHead] = {}
+        self.left: dict[int, IndexHead] = {}  # of older segments that are gone
         self.damages: list[Damage] = []
         self._disk, self._window = disk, window_bytes
         self._files: dict[int, File] = {}
@@ -58,10 +59,13 @@ class Found:
             elif number in numbers:
                 what = "the index, which is made again"
                 self.damages.append(Damage(index_file(number), 0, 0, what, mended=True))
+            elif head is not None:
+                self.left[number] = head
             else:
-                await self._disk.unlink(name)  # its segment was dropped
+                await self._disk.unlink(name)
         self.uuids = await self._whose()
         self.indexes = {n: i for n, i in self.indexes.items() if i.uuid in self.uuids}
+        self.left = {n: i for n, i in self.left.items() if i.uuid in self.uuids}
 
     async def _whose(self) -> tuple[bytes, ...]:
         """The uuids of the store, the newest first; none: there is nothing yet.

@@ -21,6 +21,7 @@ from .env import Disk
 from .errors import Corrupt, DiskFailed
 from .findings import Hole, end_at
 from .found import Found
+from .images import came_with
 from .places import place
 from .positions import LOST, Column
 from .recovery import EVERYTHING, Last, Recovery
@@ -128,6 +129,7 @@ class _Opener:
         await self._know_the_others([n for n in numbers if n <= base])
         if kept or base:
             opened.chronicle = recovery.chronicle
+            await self._forget_dropped(recovery.chronicle)
             self._finish(recovery)
             await self._load_open()
         return opened
@@ -229,7 +231,7 @@ class _Opener:
                     number,
                     head.uuid,
                     head.first,
-                    head.first + head.count - 1,
+                    head.last,
                     head.covered,
                     rewritten=head.rewritten,
                 )
@@ -267,16 +269,27 @@ class _Opener:
         if segment.column is None and head is not None:
             segment.column = Column(head.first, await read_places(self._disk, head), head.reaches)
 
+    async def _forget_dropped(self, chronicle: Chronicle) -> None:
+        """What is left of segments that nobody misses; `left` is then of those that were lost."""
+        left = self._found.left
+        for number, head in list(left.items()):
+            if head.last < chronicle.floor and not came_with(chronicle.base, number):
+                del left[number]
+                await self._disk.unlink(index_file(number))
+
     def _finish(self, recovery: Recovery) -> None:
-        opened = self._opened
+        opened, left = self._opened, self._found.left
         opened.segments.sort(key=lambda segment: segment.number)
         by_number = {segment.number: segment for segment in opened.segments}
-        floor = max(recovery.chronicle.floor, opened.segments[0].first)
+        oldest = opened.segments[0]
+        # The oldest that there is need not be the oldest that should be.
+        begin = min([oldest.first, *(head.first for head in left.values())])
+        floor = max(recovery.chronicle.floor, begin)
         for reaches in self._reaches:
             for older, reach in reaches.items():
                 if older in by_number:
                     by_number[older].reach = max(by_number[older].reach, reach)
-                else:
+                elif older < oldest.number and older not in left:
                     floor = max(floor, reach + 1)
         for segment in opened.segments:
             if segment.column is not None:
@@ -285,9 +298,17 @@ class _Opener:
             if segment.rewritten:
                 floor = max(floor, segment.reach + 1)
         recovery.chronicle.floor = floor
+        for number, head in sorted(left.items()):
+            if number < oldest.number or head.last < head.first:
+                self._lose(number, head.first, head.last)
         for one, other in itertools.pairwise(opened.segments):
             if other.number > one.number + 1 and other.first > max(floor, one.last + 1):
-                file = segment_file(one.number + 1)
-                damage = Damage(file, 0, 0, "the whole file", one.last + 1, other.first - 1)
-                opened.damages.append(damage)
-                opened.holes.append(Hole(damage.first, damage.last, damage))
+                self._lose(one.number + 1, one.last + 1, other.first - 1)
+
+    def _lose(self, number: int, first: int, last: int) -> None:
+        """A segment's file is gone."""
+        first, last = (first, last) if first <= last else (0, 0)  # it records no item
+        damage = Damage(segment_file(number), 0, 0, "the whole file", first, last)
+        self._opened.damages.append(damage)
+        if last:
+            self._opened.holes.append(Hole(first, last, damage))

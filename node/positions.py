@@ -79,6 +79,11 @@ class IndexHead:
     places_at: int = 0  # offset of the places in the file
 
     @property
+    def last(self) -> int:
+        """first - 1: none."""
+        return self.first + self.count - 1
+
+    @property
     def size(self) -> int:
         return self.places_at + 8 * self.count
 

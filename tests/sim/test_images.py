@@ -326,3 +326,35 @@ def test_the_index_of_what_came_with_an_image_is_made_again() -> None:
         await split.end()
 
     play(1, script, keep=KEEP)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["the oldest", "another"])
+def test_a_file_of_the_row_that_is_gone_is_told_and_comes_back_with_an_image(which: int) -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        media = split.world.host("m3").media
+        with trio.fail_after(60):
+            while sum(path.endswith(".seg") for path in media.paths()) < 4:
+                await trio.sleep(0.2)
+        split.producing = False
+        await trio.sleep(2)  # its node has all of it in memory, and asks for nothing
+        split.kill("m", 3)
+        name = f"0000000{1 + which}.seg"
+        await (await media.disk().folder("row")).unlink(name)
+        split.start_bridge(3)
+        with trio.fail_after(30):
+            while split.bridges.get(3) is None:
+                await trio.sleep(0.01)
+        bridge = split.bridges[3]
+        assert name in [damage.file for damage in bridge.store.recovered.damages]
+        assert bridge.repair.told() == [f"{name} is gone: an image has to take its place"]
+        with trio.fail_after(30):
+            while bridge.repair.told():
+                await trio.sleep(0.2)
+        split.producing = True
+        await split.until()
+        await split.end()
+
+    split = play(11, script, keep=LONG)
+    assert any("m3 image_taken" in note for note in split.notes)
