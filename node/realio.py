@@ -248,12 +248,12 @@ class RealDisk:
     def lock(self, name: str) -> None:
         path = self._at(name)
         fd = os.open(path, OPEN_FLAGS | os.O_CREAT, FILE_MODE)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(fd)
-            raise BlockingIOError(errno.EAGAIN, f"{path} is held by process {holder}") from None
+        while not _flocked(fd, fcntl.LOCK_EX):
+            # Whoever only looks who has it (locks.py) shares it for a moment, and is no holder.
+            if not _flocked(fd, fcntl.LOCK_SH):
+                holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                os.close(fd)
+                raise BlockingIOError(errno.EAGAIN, f"{path} is held by process {holder}")
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
         self._locks[path] = fd
@@ -269,6 +269,14 @@ class RealDisk:
     def _at(self, name: str) -> Path:
         assert name not in ("", ".", "..") and "/" not in name, f"not a name: {name!r}"
         return self._path / name
+
+
+def _flocked(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def boot_id() -> str:

@@ -6,6 +6,7 @@ The contract is in tests/sim/test_env_contract.py and test_net_contract.py.
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import random
@@ -14,7 +15,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -324,6 +325,29 @@ def test_a_lock_is_held_against_other_processes_and_dies_with_its_holder(tmp_pat
 
     disk.lock("lock")
     assert (tmp_path / "lock").read_text() == str(os.getpid())
+    disk.unlock("lock")
+
+
+def test_whoever_looks_who_has_a_lock_keeps_nobody_from_having_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk.at(tmp_path)
+    disk.lock("lock")
+    disk.unlock("lock")
+    looker = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    tried: list[int] = []
+
+    def flock(fd: int, how: int, flock: Callable[[int, int], None] = fcntl.flock) -> None:
+        tried.append(how)
+        if len(tried) == 3:
+            os.close(looker)  # it has looked
+        flock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    disk.lock("lock")
+
+    assert len(tried) == 3
     disk.unlock("lock")
 
 
