@@ -27,8 +27,8 @@ from duckrow.node.addresses import is_loopback, read_url
 from duckrow.node.configkinds import quoted
 from duckrow.node.errors import Conflict, Corrupt, DuckrowError, NotFound
 
-from .guard import SOCKET, remove
-from .home import check_room, with_asides
+from .guard import SOCKET
+from .home import check_room, clear, with_asides
 from .machine import Machine
 from .plan import HOST
 from .processes import Processes, python
@@ -54,7 +54,7 @@ class Told(NamedTuple):
             NotFound: there is none.
         """
         try:
-            return cls(**read_told(home / TOLD))
+            return read_told(home / TOLD, lambda told: cls(**told))
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(f"there is no machine of a cluster in {home}") from None
 
@@ -122,6 +122,7 @@ class Agent:
         told = Told(str(asked["name"]), str(asked["url"]), keep)
         machine = Machine(0, told.name, told.url, self.home)
         told.write(self.home)
+        machine.refuse(())  # nothing is cut when a cluster starts
         for path, said in (
             (machine.cluster_file, str(asked["cluster"])),
             (machine.config_file, f"[node]\ntoken = {quoted(str(asked['token']))}\n"),
@@ -178,8 +179,7 @@ class Agent:
         if not self._processes.end(keep=keep):
             machine.kill(seconds=30)
             if not keep:
-                remove(self.home, [*OWNED, SOCKET])
-                self.home.rmdir()
+                clear(self.home, OWNED)
 
 
 def serve(home: Path, stdin: BinaryIO, say: Callable[[str], None]) -> None:

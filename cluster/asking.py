@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
-from duckrow.node.errors import NotFound, Timeout
+from duckrow.node.errors import NotFound, Refused, Timeout
 
 ANSWER_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.02  # between two looks whether something is so
@@ -22,7 +22,8 @@ def ask(
 ) -> dict[str, Any]:
     """
     Raises:
-        NotFound: nobody is there.
+        NotFound: nobody is there, or it has ended before it answered.
+        Refused: it cannot do that; says why.
         Timeout.
     """
     try:
@@ -36,14 +37,19 @@ def ask(
             sock.connect(f"/proc/self/fd/{fd}/{name}")
             sock.sendall(json.dumps(asked).encode() + b"\n")
             with sock.makefile("rb") as lines:
-                answer: dict[str, Any] = json.loads(lines.readline() or b"{}")
-                return answer
+                line = lines.readline()
+            if not line:
+                raise ConnectionError("it hung up")
     except TimeoutError as error:
         raise Timeout(f"no answer from {folder / name}") from error
     except (FileNotFoundError, NotADirectoryError, ConnectionError) as error:
         raise NotFound(f"nobody answers at {folder / name}: the cluster is down") from error
     finally:
         os.close(fd)
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        raise Refused(f"{folder / name}: {answer['error']}")
+    return answer
 
 
 def answers(folder: Path, name: str) -> bool:
@@ -52,8 +58,8 @@ def answers(folder: Path, name: str) -> bool:
         ask(folder, name, {})
     except NotFound:
         return False
-    except Timeout:
-        pass  # it has much to do
+    except (Timeout, Refused):
+        pass  # it has much to do, or does not do nothing
     return True
 
 

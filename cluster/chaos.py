@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import os
 import random
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, Final
 
 import attrs
@@ -31,10 +29,11 @@ from .history import Report
 from .local import LocalCluster
 from .machine import Machine
 from .nemesis import Disk, Nemesis
-from .plan import Plan
+from .plan import Plan, name_of
 from .thindisk import MountedDisk, ThinDisk, is_own, keep_mounts
 
 LOOK_SECONDS: Final = 0.2
+GO_ON_SECONDS: Final = 60.0  # in which every client has to get on then
 AFTER_SECONDS: Final = 330.0  # until all is well in the end: who stalled often is let in that late
 
 # Of disks that are small: reserves to match, and many segments, so that much is in sealed ones.
@@ -91,19 +90,21 @@ def disks_of(cluster: LocalCluster) -> dict[str, Disk]:
 def own_cluster(plan: Plan, *, disks: bool) -> Iterator[tuple[LocalCluster, dict[str, Disk]]]:
     """One that ends with this.  `disks`: each machine gets a small one of its own; that is for root."""
     thin: dict[str, Disk] = {}
-    with tempfile.TemporaryDirectory(prefix="duckrow-chaos-") as home, ExitStack() as mounted:
 
-        def prepare(machines: Sequence[Machine]) -> None:
-            for machine in machines:
-                disk = thin[machine.name] = ThinDisk(machine.home)
-                mounted.callback(disk.forget)
-                disk.mount()
+    def prepare(machines: Sequence[Machine]) -> None:
+        for machine in machines:
+            disk = thin[machine.name] = ThinDisk(machine.home)
+            disk.mount()
 
-        if disks:
-            keep_mounts()
-            os.environ.update(SMALL)
-        with LocalCluster.launch(plan, Path(home), prepare=prepare if disks else None) as cluster:
-            yield cluster, thin
+    if disks:
+        keep_mounts()
+        os.environ.update(SMALL)
+        mounts = [each for id_ in plan.ids for each in ThinDisk.mounts(name_of(id_))]
+        launched = LocalCluster.launch(plan, prepare=prepare, mounts=mounts)
+    else:
+        launched = LocalCluster.launch(plan)
+    with launched as cluster:
+        yield cluster, thin
 
 
 def run(
@@ -120,7 +121,7 @@ def run(
 
     Raises:
         NotFound, Refused: there is no such scenario, or not here.
-        Timeout: a machine does not order any more, in the end.
+        DuckrowError, OSError: what hurts it cannot go on, or a client that should have.
     """
     began = time.monotonic()
     plan = faultplan.faults(seed, scenario, ground_of(cluster, disks))
@@ -131,25 +132,29 @@ def run(
     load.start()
     try:
         hurting.start()
-        while not load.failed.wait(LOOK_SECONDS) and hurting.is_alive():
-            if load.seconds > seconds or (entries and load.acknowledged >= entries):
-                break
-        lasted = load.seconds
-    finally:
-        stop.set()
-        hurting.join()
-        load.stop()
-    try:
+        try:
+            while not load.failed.wait(LOOK_SECONDS) and hurting.is_alive():
+                if load.seconds > seconds or (entries and load.acknowledged >= entries):
+                    break
+            lasted = load.seconds
+        finally:
+            stop.set()
+            hurting.join()
+        if nemesis.failed is not None:
+            raise nemesis.failed
         healed = time.monotonic()
-        stuck = [*nemesis.stuck, *_wait_for_all(cluster)]
+        stuck = [("stuck-cluster", each) for each in (*nemesis.stuck, *_wait_for_all(cluster))]
         healed = time.monotonic() - healed
+        stuck += load.standing_still(GO_ON_SECONDS)
         load.finish()
         same = _compared(cluster)
     finally:
         load.abandon()
     report = load.judged()
-    for each in stuck:
-        report.add("stuck-cluster", each)
+    for kind, text in stuck:
+        report.add(kind, text)
+    for node in same["unknown"]:
+        report.add("not-converged", f"{node} does not know its row at position {same['position']}")
     if not same["same"]:
         report.add("not-converged", f"the rows differ at position {same['first_difference']}")
     if report.ok:

@@ -19,11 +19,13 @@ from duckrow.node.addresses import read_url
 from duckrow.node.blocking import Client
 from duckrow.node.errors import Disconnected, DuckrowError, Full, NoQuorum, Timeout
 
+from .asking import until
 from .checker import check
 from .history import FAIL, INFO, OK, Content, History, Key, Produce, Pull, Report
 from .local import LocalCluster
 
 PRODUCERS: Final = 3
+ACCEPTED: Final = "accepted"  # the lane of the one who waits for no more than that
 BATCH_MAX: Final = 200
 SHIFT: Final = 40  # a value is the number of its producer, and from here down a count
 VALUE_BYTES: Final = 8
@@ -44,6 +46,8 @@ class Load:
         self.acknowledged = self.unknown = 0  # entries
         self.accepted: list[int] = []  # values
         self.failed = threading.Event()
+        self._answered: dict[str, float] = {}  # by lane: when what was answered last had been sent
+        self._reached: dict[str, int] = {}  # by node: the last number that its reader has
         self._key: Key = (topic, 0)
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
@@ -63,15 +67,46 @@ class Load:
         self.history.produces.append(first)
         self.acknowledged += 1
         numbers = range(1, PRODUCERS + 1)
+        self._answered |= dict.fromkeys([*map(_lane, numbers), ACCEPTED], -1.0)
+        self._reached |= dict.fromkeys([each.name for each in self.cluster.machines], 0)
         self._producers = [self._thread(self._produce, number) for number in numbers]
         self._producers.append(self._thread(self._accept))
         self._readers = [self._thread(self._pull, each.name) for each in self.cluster.machines]
 
-    def stop(self) -> None:
-        """Nothing more is produced."""
-        self._stop.set()
-        for thread in self._producers:
-            thread.join()
+    def standing_still(self, seconds: float) -> list[tuple[str, str]]:
+        """Who does not get on, now that nothing hurts: of each the kind of anomaly, and a sentence.
+
+        A producer gets on if something is answered that it sends from now on, and a reader if it comes to
+        what was acknowledged then.
+        """
+        now, found = self.seconds, list[tuple[str, str]]()
+
+        def producers() -> list[str]:
+            return [lane for lane, sent in self._answered.items() if sent < now]
+
+        if not self._until(lambda: not producers(), seconds):
+            text = f"nothing that it sent was answered for {seconds:g} s"
+            found += [("stuck-produce", f"{lane}: {text}") for lane in producers()]
+        with self._lock:
+            last = max(
+                (p.first + len(p.values) - 1 for p in self.history.produces if p.first), default=0
+            )
+
+        def readers() -> list[str]:
+            return [node for node, number in self._reached.items() if number < last]
+
+        if not self._until(lambda: not readers(), seconds):
+            text = f"it did not come to {last} within {seconds:g} s"
+            found += [("stuck-pull", f"the reader at {node}: {text}") for node in readers()]
+        return found
+
+    def _until(self, is_so: Callable[[], bool], seconds: float) -> bool:
+        """Or a client has failed, which is told in another way."""
+        try:
+            until(lambda: is_so() or self.failed.is_set(), seconds, str)
+        except Timeout:
+            return False
+        return True
 
     def finish(self) -> None:
         """Nothing more is read, but all of it once more from each node.
@@ -88,9 +123,9 @@ class Load:
 
     def abandon(self) -> None:
         """Ends its threads."""
+        self._stop.set()
         self._read.set()
-        self.stop()
-        for thread in self._readers:
+        for thread in (*self._producers, *self._readers):
             thread.join()
 
     @property
@@ -125,7 +160,7 @@ class Load:
     def _produce(self, number: int) -> None:
         chance, seq = random.Random(number), 0
         made = number << SHIFT
-        lane = f"p{number}"
+        lane = _lane(number)
         row = self._anybody(lane)
         while not self._stop.is_set():
             values = range(made, made + chance.randint(1, BATCH_MAX))
@@ -135,6 +170,7 @@ class Load:
                 told = row.produce_many(self.topic, [_bytes(value) for value in values])
                 assert told.count == len(values)
                 batch.outcome, batch.first = OK, told.first
+                self._answered[lane] = batch.began
             except (NoQuorum, Full):
                 batch.outcome = FAIL
             except (Timeout, Disconnected):
@@ -148,7 +184,7 @@ class Load:
 
     def _accept(self) -> None:
         """Waits for no machine but the one that it is connected to."""
-        made, seq, lane = 0, 0, "accepted"
+        made, seq, lane = 0, 0, ACCEPTED
         row = self._anybody(lane)
         while not self._stop.wait(ACCEPT_SECONDS):
             made, seq = made + 1, seq + 1
@@ -156,6 +192,7 @@ class Load:
             try:
                 row.produce(self.topic, _bytes(made), wait="accepted")
                 self.accepted.append(made)
+                self._answered[lane] = batch.began
             except (NoQuorum, Full):
                 batch.outcome = FAIL
             except (Timeout, Disconnected):
@@ -181,7 +218,7 @@ class Load:
             pull.values = [int.from_bytes(each.value, "big") for each in page]
             pull.numbers = [each.number for each in page]
             pull.ended, pull.outcome, pull.missing = self.seconds, OK, page.missing
-            after = pull.numbers[-1] if pull.numbers else after
+            after = self._reached[node] = pull.numbers[-1] if pull.numbers else after
             with self._lock:
                 self.history.pulls.append(pull)
         if row is not None:
@@ -199,6 +236,10 @@ class Load:
 
     def _anybody(self, name: str) -> Client:
         return Client(read_url(self.cluster.everywhere), name=name, timeout=ANSWER_SECONDS)
+
+
+def _lane(number: int) -> str:
+    return f"p{number}"
 
 
 def _bytes(value: int) -> bytes:

@@ -102,8 +102,9 @@ class Cluster(ABC, Generic[M]):
         for place, machine in enumerate(self.machines):
             if which in (place, machine.name):
                 return machine
-        first, last = self.machines[0].name, self.machines[-1].name
-        there = f"{first} to {last}, 0 to {len(self.machines) - 1}"
+        there = ", ".join(machine.name for machine in self.machines)
+        if isinstance(which, int):
+            there += f", or 0 to {len(self.machines) - 1}"
         raise Refused(f"there is no machine {which!r}: there are {there}")
 
     def way(self, one: int | str, other: int | str) -> list[M]:

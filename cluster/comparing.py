@@ -22,9 +22,14 @@ def digest_of(client: Client) -> Digest:
 
 
 def compared(statuses: Sequence[Mapping[str, Any]], digests: Sequence[Digest]) -> dict[str, Any]:
-    """The rows up to the position that all have come to; and the states, where they are of one."""
+    """The rows up to the position that all have come to; and the states, where they are of one.
+
+    `unknown` are the nodes that do not keep their digest of that position any more: their rows are compared
+    with nobody's.
+    """
     position = min(status["position"] for status in statuses)
-    first = None if _agree(digests, position) else _first(digests, position)
+    here = [digest(position) for digest in digests]
+    first = None if _alike(here) else _first(digests, position)
     hashes: dict[int, set[str]] = {}
     for status in statuses:
         hashes.setdefault(status["hashed"], set()).add(status["state_hash"])
@@ -38,12 +43,15 @@ def compared(statuses: Sequence[Mapping[str, Any]], digests: Sequence[Digest]) -
             for status in statuses
         },
         "first_difference": first,
+        "unknown": [
+            status["node"] for status, digest in zip(statuses, here, strict=True) if digest is None
+        ],
     }
 
 
-def _agree(digests: Sequence[Digest], position: int) -> bool:
+def _alike(digests: Sequence[bytes | None]) -> bool:
     """As far as they are known: what a node keeps no more, it cannot be asked for."""
-    return len({found for digest in digests if (found := digest(position)) is not None}) <= 1
+    return len({digest for digest in digests if digest is not None}) <= 1
 
 
 def _first(digests: Sequence[Digest], position: int) -> int:
@@ -51,7 +59,7 @@ def _first(digests: Sequence[Digest], position: int) -> int:
     same, differs = 0, position
     while differs - same > 1:
         middle = (same + differs) // 2
-        if _agree(digests, middle):
+        if _alike([digest(middle) for digest in digests]):
             same = middle
         else:
             differs = middle

@@ -50,6 +50,7 @@ class Control:
                 caller.sendall(json.dumps(told).encode() + b"\n")
             except (OSError, ValueError, KeyError, TypeError) as error:
                 print(f"not understood: {error!r}", flush=True)
+                caller.sendall(b'{"error": "not understood"}\n')
 
     def obey(self, asked: dict[str, Any]) -> dict[str, Any]:
         if "how" in asked:

@@ -33,10 +33,9 @@ class Cuts:
     def pairs(self) -> set[Pair]:
         """Of ids, the lower first."""
         try:
-            told = read_told(self.folder / CUTS)
+            return read_told(self.folder / CUTS, lambda told: {(low, high) for low, high in told})
         except FileNotFoundError:
             return set()
-        return {(low, high) for low, high in told}
 
     def add(self, pair: Pair) -> None:
         self._write(self.pairs | {pair})
@@ -44,6 +43,10 @@ class Cuts:
     def remove(self, pair: Pair | None) -> None:
         """None: all."""
         self._write(self.pairs - ({pair} if pair else self.pairs))
+
+    def forget(self) -> None:
+        """Nothing is cut when a cluster starts."""
+        (self.folder / CUTS).unlink(missing_ok=True)
 
     def of(self, id_: int) -> list[int]:
         """Whom a machine refuses."""

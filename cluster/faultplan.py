@@ -106,7 +106,8 @@ class Fault:
             case "one-way":
                 return f"nothing goes from {' to '.join(self.machines)} for {self.hurt:g} s"
             case "isolate":
-                return f"{whom} reaches nobody else for {self.hurt:g} s"
+                reach = "reach" if len(self.machines) > 1 else "reaches"
+                return f"{whom} {reach} nobody else for {self.hurt:g} s"
             case "slow-link":
                 return f"the link between {whom} is slow for {self.hurt:g} s"
             case "disk-full":
@@ -135,6 +136,17 @@ class Ground:
         return (len(self.machines) - 1) // 2
 
 
+def weights_of(scenario: str) -> Mapping[str, int]:
+    """How often each kind comes.
+
+    Raises:
+        NotFound: there is no such scenario.
+    """
+    if scenario not in SCENARIOS:
+        raise NotFound(f"there is no scenario {scenario!r}: {', '.join(SCENARIOS)}")
+    return SCENARIOS[scenario]
+
+
 def possible(scenario: str, ground: Ground) -> dict[str, int]:
     """How often each kind comes on this ground.
 
@@ -142,9 +154,7 @@ def possible(scenario: str, ground: Ground) -> dict[str, int]:
         NotFound: there is no such scenario.
         Refused: none of its kinds can be had here; says why.
     """
-    weights = SCENARIOS.get(scenario)
-    if weights is None:
-        raise NotFound(f"there is no scenario {scenario!r}: {', '.join(SCENARIOS)}")
+    weights = weights_of(scenario)
     lonely = ground.few == 0
     found = {
         kind: weight
@@ -158,28 +168,33 @@ def possible(scenario: str, ground: Ground) -> dict[str, int]:
 
 
 def faults(seed: int, scenario: str, ground: Ground) -> Iterator[Fault]:
-    """Without end.
+    """Without end.  What is impossible on this ground is left out, and all others are as without that.
 
     Raises:
         NotFound, Refused: see `possible`.
     """
-    weights = possible(scenario, ground)
+    there, weights = possible(scenario, ground), weights_of(scenario)
     chance = random.Random(seed)
     victims = sorted(chance.sample(ground.machines, ground.few))  # whose disks are hurt
-    return _drawn(chance, weights, ground, victims)
+    drawn = _drawn(chance, weights)
+    return (_fault(own, kind, ground, victims) for kind, own in drawn if kind in there)
 
 
 def _drawn(
-    chance: random.Random, weights: Mapping[str, int], ground: Ground, victims: Sequence[str]
-) -> Iterator[Fault]:
+    chance: random.Random, weights: Mapping[str, int]
+) -> Iterator[tuple[str, random.Random]]:
     while True:
         (kind,) = chance.choices([*weights], [*weights.values()])
-        yield attrs.evolve(
-            _one(chance, kind, ground, victims),
-            calm=round(chance.uniform(0, CALM_SECONDS), 2),
-            hurt=round(chance.uniform(0, HURT_SECONDS), 2),
-            seed=chance.getrandbits(32),
-        )
+        yield kind, random.Random(chance.getrandbits(64))
+
+
+def _fault(chance: random.Random, kind: str, ground: Ground, victims: Sequence[str]) -> Fault:
+    return attrs.evolve(
+        _one(chance, kind, ground, victims),
+        calm=round(chance.uniform(0, CALM_SECONDS), 2),
+        hurt=round(chance.uniform(0, HURT_SECONDS), 2),
+        seed=chance.getrandbits(32),
+    )
 
 
 def _one(chance: random.Random, kind: str, ground: Ground, victims: Sequence[str]) -> Fault:

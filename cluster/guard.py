@@ -16,7 +16,7 @@ runs.  The guard is told what to do over a Unix socket in that folder, one line 
 
     {"start": [words], "log": path}       a program
     {"run": [words], "log": path}         a process of duckrow, and its number is the answer
-    {"own": [names]}                      in the folder: removed at the end
+    {"own": [names], "mounts": [names]}   in the folder: removed at the end, and what is mounted let go before
     {"stay": true}                        without the pipe
     {"end": true, "keep": false}          answered when nothing is left
 
@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 SOCKET: Final = "guard.sock"
+MNT_DETACH: Final = 2
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 CLONE_NEWNET: Final = 0x40000000
@@ -65,6 +66,7 @@ class Guard:
         self.leash, self._made = leash, made
         self.caller: socket.socket | None = None  # who wants the end
         self._own: list[str] = []
+        self._mounts: list[str] = []
         self._keep = False
         self._libc = ctypes.CDLL(None)
         self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -86,6 +88,7 @@ class Guard:
     def _obeyed(self, asked: dict[str, Any]) -> dict[str, Any]:
         if "own" in asked:
             self._own = [str(name) for name in asked["own"]]
+            self._mounts = [str(name) for name in asked.get("mounts", ())]
         elif "stay" in asked:
             self.leash = None
         elif "run" in asked:
@@ -99,12 +102,15 @@ class Guard:
     def _forked(self, log: str, what: Callable[[], object]) -> int:
         # Opened here, so that whoever asks hears what is wrong with it.
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        own = os.getpid()
         pid = os.fork()
         if pid:
             os.close(out)
             return pid
         try:
             self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != own:
+                return 0  # the guard was killed just before that: `finally` ends this one, too
             os.setsid()  # a Ctrl-C reaches the launcher alone
             nothing = os.open(os.devnull, os.O_RDONLY)
             for fd, place in ((nothing, 0), (out, 1), (out, 2)):
@@ -123,6 +129,8 @@ class Guard:
     def end(self) -> None:
         """No descendant is left, and no file that nobody wanted."""
         _end_all()
+        for name in self._mounts:
+            self._libc.umount2(name.encode(), MNT_DETACH)
         if not self._keep:
             remove(Path(), self._own)  # it is where this process is
         Path(SOCKET).unlink(missing_ok=True)

@@ -63,7 +63,7 @@ class Told:
             Corrupt: what is there is no plan.
         """
         try:
-            told: dict[str, Any] = read_told(folder / PLAN)
+            return read_told(folder / PLAN, cls._of)
         except (FileNotFoundError, NotADirectoryError):
             if (folder / HOSTS).exists():
                 raise Refused(
@@ -74,6 +74,9 @@ class Told:
                 f"there is no cluster in {folder}: start one with `duckrow cluster up --dir {folder}`, "
                 "or say with --dir where it is"
             ) from None
+
+    @classmethod
+    def _of(cls, told: dict[str, Any]) -> Self:
         return cls(
             plan=Plan.told(told["plan"]),
             ports=tuple(told["ports"]),

@@ -80,13 +80,15 @@ class LocalCluster(Cluster[Machine]):
         ports: Sequence[int] = (),
         keep: bool | None = None,
         prepare: Callable[[Sequence[Machine]], None] | None = None,
+        mounts: Sequence[str] = (),
     ) -> Self:
         """All machines run, and order; without a folder it lives in a temporary one.
 
         `leash`: it ends when this process does, however that ends.  `ports`: instead of free ones.
         `keep`: what is in its folder stays when it ends, and the next one there goes on with the disks;
         else nothing is left of it.  If nothing is said of it, it stays in a folder that was given; what was
-        kept once stays.  `prepare`: is called when its folders are there and nothing runs yet.
+        kept once stays.  `prepare`: is called when its folders are there and nothing runs yet; `mounts`: where
+        it mounts something.
 
         Raises:
             Conflict: there is a cluster in that folder, or something else.
@@ -106,7 +108,7 @@ class LocalCluster(Cluster[Machine]):
             found = cls(folder, Told(plan=plan, ports=taken, block=block, keep=keep))
             check_room(folder, 0 if kept else plan.nodes, "--dir")
             if not keep:
-                processes.own(found.owned)
+                processes.own(found.owned, mounts)
             with ExitStack() as undo:
                 undo.callback(found._end_processes, keep=keep)
                 found._write()
@@ -116,10 +118,11 @@ class LocalCluster(Cluster[Machine]):
                 found._starter.start_all(found.machines)
                 for machine in found.machines:
                     found.wait(machine.name)
+                if not leash:
+                    processes.stay(guard)
                 undo.pop_all()
             found._owned = owned.pop_all()
             if not leash:
-                processes.stay(guard)
                 found._owned.pop_all()
             found.guard = guard
         return found
@@ -223,6 +226,9 @@ class LocalCluster(Cluster[Machine]):
         for id_, path in {0: self.folder / CLUSTER_FILE, **own_files}.items():
             path.parent.mkdir(exist_ok=True)
             write_whole(path, cluster_text(self.plan, self._places, id_, secret))
+        self.cuts.forget()
+        for machine in self.machines:
+            machine.refuse(())
 
     def _end_processes(self, *, keep: bool) -> None:
         """By the guard; where that was killed, what it has left, bridges without a node first of all."""

@@ -12,6 +12,7 @@ import shutil
 import signal
 from collections.abc import Collection
 from pathlib import Path
+from threading import Event
 from typing import Final, Self
 
 import attrs
@@ -20,11 +21,12 @@ from duckrow.bridge.refusals import NOTE, note
 from duckrow.node.errors import Conflict, Timeout
 from duckrow.node.locks import BRIDGE_LOCK, NODE_LOCK, holder
 
-from .asking import until
+from .asking import LOOK_SECONDS, until
 from .wholetext import write_whole
 
 NODE, BRIDGE = "node", "bridge"
 LOCKS: Final = {NODE: NODE_LOCK, BRIDGE: BRIDGE_LOCK}
+LOOKS: Final = 50  # until a process has written its number
 LOG_LINES: Final = 12  # of its end, where something is wrong
 
 
@@ -54,7 +56,12 @@ class Machine:
 
     def pid(self, process: str) -> int:
         """Of its node or its bridge; 0: there is none."""
-        return holder(self.data / LOCKS[process]) or 0
+        for _ in range(LOOKS):
+            found = holder(self.data / LOCKS[process])
+            if found != 0:
+                return found or 0
+            Event().wait(LOOK_SECONDS)  # it is about to write its number
+        return 0
 
     def pids(self) -> dict[str, int]:
         """The node first: it would start its bridge again."""
@@ -76,15 +83,17 @@ class Machine:
     def signal(self, number: signal.Signals, *processes: str) -> None:
         """To those that run."""
         for process in processes or LOCKS:
-            pid = self.pid(process)
-            if pid:
-                try:
-                    os.kill(pid, number)
-                except ProcessLookupError:
-                    pass  # it has just ended
+            with self.watched(process) as watched:
+                watched.signal(number)
 
     def watched(self, process: str = NODE) -> Watched:
-        return Watched(self.pid(process))
+        """The one that has the lock; if there is none, one that has ended."""
+        while True:
+            pid = self.pid(process)
+            found = Watched(pid)
+            if self.pid(process) == pid:
+                return found
+            found.close()  # it ended just now, and its number may be that of another one
 
     def kill(self, *processes: str, seconds: float) -> None:
         """SIGKILL; they are gone when this returns.
@@ -93,10 +102,9 @@ class Machine:
             Timeout: the kernel did not end them.
         """
         for process in processes or LOCKS:
-            if pid := self.pid(process):
-                with Watched(pid) as watched:
-                    self.signal(signal.SIGKILL, process)
-                    watched.wait(seconds, f"{process} {self.name}")
+            with self.watched(process) as watched:
+                watched.signal(signal.SIGKILL)
+                watched.wait(seconds, f"{process} {self.name}")
 
     def stop(self, *, seconds: float) -> None:
         """In order, by the node, which ends its bridge; one that is alone ends by itself.
@@ -104,13 +112,11 @@ class Machine:
         Raises:
             Timeout: it takes longer.
         """
+        self.resume()  # the bridge as well, or its node would wait for it
         for process in LOCKS:
-            pid = self.pid(process)
-            if pid:
-                with Watched(pid) as watched:
-                    self.signal(signal.SIGCONT, process)
-                    self.signal(signal.SIGTERM, process)
-                    watched.wait(seconds, f"{process} {self.name}")
+            with self.watched(process) as watched:
+                watched.signal(signal.SIGTERM)
+                watched.wait(seconds, f"{process} {self.name}")
 
     def pause(self, *processes: str, seconds: float) -> None:
         """SIGSTOP; they do nothing more when this returns.
@@ -144,7 +150,8 @@ class Machine:
         """
         if self.pids():
             raise Conflict(f"{self.name} runs: stop or kill it before its disk is taken away")
-        shutil.rmtree(self.data, ignore_errors=True)
+        if self.data.exists():
+            shutil.rmtree(self.data)
 
     def last_words(self, count: int = LOG_LINES) -> str:
         """The end of its log."""
@@ -159,17 +166,31 @@ class Watched:
     """A process, told from any later one with its number."""
 
     def __init__(self, pid: int) -> None:
-        try:
-            self._fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self._fd = -1
+        """0: it has ended."""
+        self._fd = -1
+        if pid:
+            try:
+                self._fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                pass  # as if it were 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Unless it has ended."""
+        if self._fd >= 0:
+            try:
+                signal.pidfd_send_signal(self._fd, number)
+            except ProcessLookupError:
+                pass  # just now
 
     def wait(self, seconds: float, what: str) -> None:
         """Until it has ended.

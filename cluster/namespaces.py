@@ -142,20 +142,20 @@ def forget(ids: Sequence[int], block: str) -> None:
     some seconds later.
     """
     there = [name for id_ in ids if Path("/sys/class/net", name := _device(id_, block)).exists()]
-    if there:
-        _ip(*(f"link del {name}" for name in there))
+    if there:  # or no more: they may go by themselves meanwhile
+        _ip(*(f"link del {name}" for name in there), must=False)
 
 
 def _device(id_: int, block: str) -> str:
     return f"dr{block.split('.', 1)[1]}.{id_}"  # 15 bytes at most
 
 
-def _ip(*lines: str) -> None:
+def _ip(*lines: str, must: bool = True) -> None:
     subprocess.run(
-        ["ip", "-batch", "-"],
+        ["ip", "-force", "-batch", "-"] if not must else ["ip", "-batch", "-"],
         input="\n".join(lines) + "\n",
         text=True,
-        check=True,
+        check=must,
         capture_output=True,
     )
 

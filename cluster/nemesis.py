@@ -9,6 +9,7 @@ everybody runs and votes.
 from __future__ import annotations
 
 import random
+import signal
 import threading
 import time
 from collections import Counter
@@ -56,7 +57,10 @@ class Nemesis:
         self.cluster = cluster
         self.faults: Counter[str] = Counter()
         self.progress: list[float] = []  # seconds, from each healing to the next ordered command
-        self.stuck: list[str] = []  # what did not go on after a healing
+        self.stuck: list[
+            str
+        ] = []  # what did not go on after a healing, or was not done in its time
+        self.failed: Exception | None = None  # no fault of the cluster, and the end of this
         self._trail: list[Fault] = []  # since the last one
         self._plan, self._disks, self._told = plan, disks, told
         self._stop = threading.Event()
@@ -80,26 +84,36 @@ class Nemesis:
     def run(self, stop: threading.Event) -> None:
         """Until told to stop; then all is well again."""
         self._stop = stop
-        with ExitStack() as undone:
-            undone.callback(self.heal)
-            for fault in self._plan:
-                if stop.wait(fault.calm):
-                    break
-                self.faults[fault.kind] += 1
-                self._trail.append(fault)
-                self._told(fault)
-                self._acts[fault.kind](fault)
-                if self.faults.total() % HEAL_EVERY == 0:
-                    self.heal()
+        try:
+            with ExitStack() as undone:
+                undone.callback(self.heal)
+                for fault in self._plan:
+                    if stop.wait(fault.calm):
+                        break
+                    self._hurt(fault)
+        except Exception as error:  # noqa: BLE001 - whoever has started this thread raises it
+            self.failed = error
+
+    def _hurt(self, fault: Fault) -> None:
+        self.faults[fault.kind] += 1
+        self._trail.append(fault)
+        self._told(fault)
+        try:
+            self._acts[fault.kind](fault)
+        except DuckrowError as error:
+            self.stuck.append(f"{fault}: {error}")
+            self.heal()  # it may be half done
+        if self.faults.total() % HEAL_EVERY == 0:
+            self.heal()
 
     def heal(self) -> None:
         """Nothing hurts any more; how long until something is ordered is noted."""
-        for machine in self.cluster.machines:
-            if machine.look()[1]:
-                self.cluster.resume(machine.name)
-            self._begin(machine.name)
-        began = time.monotonic()
         try:
+            for machine in self.cluster.machines:
+                if machine.look()[1]:
+                    self.cluster.resume(machine.name)
+                self._begin(machine.name)
+            began = time.monotonic()
             until(self._orders, PROGRESS_SECONDS, lambda: "nothing is ordered")
             self.progress.append(time.monotonic() - began)
             until(self._all_vote, VOTES_SECONDS, lambda: "a vote cannot be given back")
@@ -133,6 +147,8 @@ class Nemesis:
         self._begin(fault.machines[0])
 
     def _power(self, fault: Fault) -> None:
+        for name in fault.machines:  # before anybody can notice
+            self.cluster.machine(name).signal(signal.SIGKILL)
         for name in fault.machines:
             self.cluster.kill(name)
         for name in reversed(fault.machines):
@@ -169,7 +185,7 @@ class Nemesis:
         before = self.cluster.link_between(one, other)
         try:
             weather = SLOW_PACKETS if self.cluster.plan.namespaces else SLOW
-            self.cluster.link_is(one, other, weather)
+            self.cluster.link_is(one, other, before.worse(weather))
             self._wait(fault)
         finally:
             self.cluster.link_is(one, other, before)

@@ -52,6 +52,15 @@ class Wires:
     def needs_packets(self) -> bool:
         return bool(self.overtakes or self.comes_twice or self.is_flipped)
 
+    def worse(self, by: Self) -> Self:
+        """Later by so much, and of what came through so far so much less does; the rate is as it was."""
+        late = {name: getattr(self, name) + getattr(by, name) for name in ("delay", "jitter")}
+        parts = {
+            name: 1 - (1 - getattr(self, name)) * (1 - getattr(by, name))
+            for name in ("loss", "overtakes", "comes_twice", "is_flipped")
+        }
+        return attrs.evolve(self, **late, **parts)
+
 
 @attrs.frozen(kw_only=True)
 class Plan:

@@ -34,7 +34,7 @@ def ports_from(first: int, count: int) -> list[int]:
     """So many in a row.
 
     Raises:
-        Refused: somebody listens at one of them.
+        Refused: somebody listens at one of them, or only root may.
     """
     if not 1 <= first <= 65_536 - count:
         raise Refused(f"{count} ports from {first} on are not between 1 and 65535")
@@ -55,6 +55,8 @@ def _is_free(port: int, held: ExitStack) -> bool:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((HOST, port))
+    except PermissionError as error:
+        raise Refused(f"only root may listen at port {port}: choose one from 1024 on") from error
     except OSError:
         return False
     return True

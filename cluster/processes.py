@@ -50,9 +50,9 @@ class Processes:
             case _, _, why:
                 raise Refused(f"no cluster can be in {self.folder}: {why or 'the guard has ended'}")
 
-    def own(self, names: Sequence[str]) -> None:
-        """These are removed from the folder at the end."""
-        self._ask(own=[*names])
+    def own(self, names: Sequence[str], mounts: Sequence[str] = ()) -> None:
+        """These are removed from the folder at the end, and what is mounted there is let go before."""
+        self._ask(own=[*names], mounts=[*mounts])
 
     def stay(self, guard: subprocess.Popen[bytes] | None = None) -> None:
         """They go on when whoever has started them ends, which may be this process, with that guard."""
@@ -96,15 +96,12 @@ class Processes:
 
     def _ask(self, **asked: Any) -> dict[str, Any]:
         try:
-            answer = ask(self.folder, GUARD_SOCKET, asked)
+            return ask(self.folder, GUARD_SOCKET, asked)
         except NotFound as error:
             raise NotFound(
                 f"the guard of the cluster in {self.folder} does not run: `duckrow cluster down --dir "
                 f"{self.folder}` clears what is left"
             ) from error
-        if "error" in answer:
-            raise Refused(f"the guard of {self.folder}: {answer['error']}")
-        return answer
 
 
 def python(module: str, *words: str) -> list[str]:

@@ -49,6 +49,10 @@ class Hosts:
     remote: str = ".duckrow"  # and the name of a machine: its folder, in the home of who logs in
     keep: bool = False
 
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        return read_told(folder / HOSTS, lambda told: cls(**{**told, "ssh": tuple(told["ssh"])}))
+
 
 @attrs.frozen
 class RemoteMachine:
@@ -142,11 +146,24 @@ class Connection:
         line = stdout.readline()
         if not line:
             raise self._ended()
-        answer: dict[str, Any] = json.loads(line)
+        answer = self._read(line)
         if "error" in answer:
             kind: type[DuckrowError] = getattr(errors, answer["kind"], Refused)
             raise kind(f"{self._machine.name}: {answer['error']}")
         return answer
+
+    def _read(self, line: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if isinstance(found, dict):
+            return found
+        said = line.decode(errors="replace").strip()
+        raise Refused(
+            f"{self._machine.name}: {self._machine.target} says {said!r} before `duckrow cluster agent` says "
+            "anything: what starts with a shell there (.bashrc, say) must not print anything"
+        )
 
     def _ended(self) -> DuckrowError:
         said = self._process.communicate()[1].decode(errors="replace").strip()
@@ -196,6 +213,7 @@ class RemoteCluster(Cluster[RemoteMachine]):
             if not hosts.keep:
                 processes.own(OWNED)
             found = cls(folder, file, hosts, token)
+            found.cuts.forget()
             write_whole(folder / CLUSTER_FILE, text)
             write_whole(folder / HOSTS, json.dumps(attrs.asdict(hosts)))
             with ExitStack() as undo:
@@ -232,8 +250,7 @@ class RemoteCluster(Cluster[RemoteMachine]):
             NotFound: there is none.
         """
         folder = folder.absolute()
-        told = read_told(folder / HOSTS)
-        hosts = Hosts(**{**told, "ssh": tuple(told["ssh"])})
+        hosts = Hosts.read(folder)
         path = folder / CLUSTER_FILE
         if hosts.keep and not answers(folder, SOCKET):
             raise NotFound(f"no cluster runs in {folder}: `up --hosts` goes on with its disks")
@@ -330,7 +347,7 @@ def _check_free(folder: Path) -> None:
         return
     if HOSTS not in there:
         raise Conflict(f"{folder} is not empty, it has {there[0]}: choose another one with --dir")
-    if not read_told(folder / HOSTS)["keep"]:
+    if not Hosts.read(folder).keep:
         raise Conflict(
             f"in {folder} is what a cluster left whose guard was killed: `{DOWN} {folder}` ends it"
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,9 +19,11 @@ from typing import Final
 from duckrow.node.errors import Refused
 
 CLONE_NEWNS: Final = 0x00020000
+CAP_SYS_ADMIN: Final = 1 << 21
+LOOPS: Final = Path("/dev/loop-control")
 IMAGE_MIB: Final = 384
 BELOW_MIB: Final = 640  # more than the image takes, so that nothing fails by itself
-PROGRAMS: Final = ("mount", "umount", "truncate", "mkfs.ext4")
+PROGRAMS: Final = ("mount", "truncate", "mkfs.ext4")
 BALLOON: Final = "balloon"
 PIECE_BYTES: Final = 4096
 
@@ -41,14 +44,29 @@ def no_disks() -> str:
     """Why there can be none here; empty: there can."""
     if os.geteuid() != 0:
         return "only root may mount them"
+    if not may_mount(Path("/proc/self/status").read_text()):
+        return "root may not mount here, as in most containers (it has no CAP_SYS_ADMIN)"
+    if not LOOPS.exists():
+        return f"the kernel has no {LOOPS}"
     missing = [program for program in PROGRAMS if not _path_of(program)]
     return f"there is no program {' nor '.join(missing)}" if missing else ""
+
+
+def may_mount(status: str) -> bool:
+    """By what /proc/<process>/status says."""
+    (effective,) = re.findall(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(int(effective, 16) & CAP_SYS_ADMIN)
 
 
 class ThinDisk:
     def __init__(self, home: Path) -> None:
         """To be mounted at `home`/data."""
         self.data, self._below = home / "data", home / "below"
+
+    @staticmethod
+    def mounts(name: str) -> tuple[str, str]:
+        """Where something is mounted in the folder above that of the machine of this name, the last first."""
+        return f"{name}/data", f"{name}/below"
 
     def mount(self) -> None:
         """Before anything runs there."""
@@ -78,11 +96,6 @@ class ThinDisk:
     def heal(self) -> None:
         for folder in (self.data, self._below):
             (folder / BALLOON).unlink(missing_ok=True)
-
-    def forget(self) -> None:
-        """Nothing is mounted any more."""
-        for folder in (self.data, self._below):
-            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
 
 
 class MountedDisk:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from duckrow.node.errors import Corrupt, Refused
 
+T = TypeVar("T")
 ASIDE: Final = ".new"
 
 
@@ -41,16 +43,17 @@ def read_text(path: Path) -> str:
         ) from error
 
 
-def read_told(path: Path) -> Any:
-    """What `json.dumps` made.
+def read_told(path: Path, make: Callable[[Any], T]) -> T:
+    """What is made of that which `json.dumps` wrote.
 
     Raises:
         OSError: it cannot be read; FileNotFoundError: it is not there.
         Corrupt: it is something else.
     """
     try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
+        return make(json.loads(path.read_bytes()))
+    except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(
-            f"{path} is not as a cluster has written it ({error}): end what runs there, and remove the folder"
+            f"{path} is not as a cluster has written it ({type(error).__name__}: {error}): end what runs "
+            "there, and remove the folder"
         ) from error

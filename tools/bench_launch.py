@@ -63,12 +63,13 @@ def _launched(home: Path, nodes: int) -> tuple[float, float, float]:
     ) as launcher:
         assert launcher.stdout is not None
         for _ in range(nodes):
-            launcher.stdout.readline()
+            assert launcher.stdout.readline(), "it did not start"
         took = time.monotonic() - start
         pids = [launcher.pid]
         for pid in pids:
             pids += children_of(pid)
         cpu, stop = sum(map(cpu_seconds, pids)), time.monotonic()
         os.kill(launcher.pid, signal.SIGINT)
+    assert launcher.returncode == 0, "it did not end in order"
     assert not home.exists(), "something is left"
     return took, cpu, time.monotonic() - stop

@@ -83,6 +83,7 @@ def consume(args: Args, console: Console) -> int:
 
 def latency(args: Args, console: Console) -> int:
     """From before the produce to when a blocked pull of another client has the entry."""
+    from duckrow.node.errors import Timeout
 
     def case(client: Client, topic: str) -> Row:
         seen: list[float] = []
@@ -107,7 +108,8 @@ def latency(args: Args, console: Console) -> int:
                 waiting.acquire(timeout=PATIENCE)
                 start = time.perf_counter()
                 client.produce(topic, bytes(args.size), wait=args.wait)
-                arrived.acquire(timeout=PATIENCE)
+                if not arrived.acquire(timeout=PATIENCE):
+                    raise Timeout(f"an entry was not read for {PATIENCE:g} s")
                 times.append(seen[number] - start)
                 progress.add(1)
         thread.join(PATIENCE)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import signal
 from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .clusters import DIR, TOPOLOGIES, ended_like_ctrl_c
 from .command import DONE, FAILED, Args, Command, UsageError, option, seconds, whole
 from .console import Console
 from .output import for_people, output_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from duckrow.cluster.faultplan import Fault, Ground
     from duckrow.cluster.plan import Plan
 
-DIR: Final = ".duckrow"
 DURATION_SECONDS: Final = 60.0
 FIELDS: Final = (
     "seed",
@@ -43,7 +42,7 @@ FIELDS: Final = (
 )
 PLAN_FIELDS: Final = ("number", "calm", "kind", "machines", "hurt", "fault")
 PLAN_SHOWN: Final = ("number", "calm", "fault")
-TOPOLOGIES: Final = ("mesh", "chain", "ring", "star", "tree")
+TOPOLOGY: Final = "mesh"
 
 # What the checker calls it, by what users call it.
 PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -63,18 +62,18 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
 
 def run(args: Args, console: Console) -> int:
     from duckrow.cluster import chaos
-    from duckrow.cluster.faultplan import OF_DISKS, SCENARIOS, possible
+    from duckrow.cluster.faultplan import OF_DISKS, possible, weights_of
     from duckrow.cluster.local import LocalCluster
     from duckrow.cluster.thindisk import no_disks
 
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # what was done is undone, as by Ctrl-C
+    _check(args)
+    weights = weights_of(args.scenario)
+    ended_like_ctrl_c()  # what was done is undone
     seed = random.SystemRandom().getrandbits(32) if args.seed is None else args.seed
     with ExitStack() as stack:
         if args.nodes:
             plan = planned(args)
-            disks_too = not no_disks() and bool(OF_DISKS & SCENARIOS.get(args.scenario, {}).keys())
+            disks_too = not no_disks() and bool(OF_DISKS & weights.keys())
             cluster, disks = stack.enter_context(chaos.own_cluster(plan, disks=disks_too))
         else:
             cluster = LocalCluster.at(Path(args.dir or DIR))
@@ -97,6 +96,16 @@ def run(args: Args, console: Console) -> int:
     return DONE if row["ok"] else FAILED
 
 
+def _check(args: Args) -> None:
+    if args.nodes and args.dir:
+        raise UsageError("--nodes starts a cluster for this run, and --dir has one that runs")
+    given = [name for name in ("topology", "durability", "netns") if getattr(args, name)]
+    if given and not args.nodes:
+        raise UsageError(
+            f"--{given[0]} is of a cluster that --nodes starts for this run; one that runs is as it is"
+        )
+
+
 def _say_what(
     console: Console, args: Args, seed: int, ground: Ground, kinds: Mapping[str, int]
 ) -> None:
@@ -114,12 +123,10 @@ def planned(args: Args) -> Plan:
     """Of a cluster that is here for this run alone."""
     from duckrow.cluster.plan import Plan, Wires
 
-    if args.dir:
-        raise UsageError("--nodes starts a cluster for this run, and --dir has one that runs")
     return Plan(
         nodes=args.nodes,
-        topology=args.topology,
-        durability=args.durability,
+        topology=args.topology or TOPOLOGY,
+        durability=args.durability or "write",
         wires=None if args.netns else Wires(),
         namespaces=bool(args.netns),
     )
@@ -160,7 +167,7 @@ def plan(args: Args, console: Console) -> int:
     from duckrow.cluster.faultplan import Ground, faults
     from duckrow.cluster.plan import Plan
 
-    shape = Plan(nodes=args.nodes, topology=args.topology)
+    shape = Plan(nodes=args.nodes, topology=args.topology or TOPOLOGY)
     names = tuple(f"m{id_}" for id_ in shape.ids)
     drawn = faults(args.seed, args.scenario, Ground(names, tuple(sorted(shape.links))))
     output = output_of(console, args.output, PLAN_FIELDS, columns=PLAN_SHOWN)
@@ -200,9 +207,7 @@ def ls(args: Args, console: Console) -> int:
 _SCENARIO: Final = option(
     "scenario", many="?", default="all", said="what happens to it (all): see `duckrow chaos ls`"
 )
-_TOPOLOGY: Final = option(
-    "--topology", choices=TOPOLOGIES, default="mesh", said="who is linked with whom (mesh)"
-)
+_TOPOLOGY: Final = option("--topology", choices=TOPOLOGIES, said="who is linked with whom (mesh)")
 
 COMMANDS: Final = (
     Command(
@@ -235,7 +240,6 @@ COMMANDS: Final = (
             option(
                 "--durability",
                 choices=("fsync", "write", "memory"),
-                default="write",
                 said="of those (write)",
             ),
             option("--netns", switch=True, said="with networks of their own; for root"),
@@ -278,7 +282,7 @@ COMMANDS: Final = (
         ),
         ("duckrow chaos plan all --seed 7 --count 10",),
         more="calm: seconds before it; hurt: seconds until it is undone.  What a cluster cannot have (see\n"
-        "`chaos run`) is left out of `all` there, and so its plan is another one.",
+        "`chaos run`) is left out there, and all others are the same.",
         rows=True,
     ),
     Command(

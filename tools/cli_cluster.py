@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Final
 
 from . import clusters
-from .clusters import DIR, LINES
+from .clusters import DIR, LINES, SHAPES, TOPOLOGIES
 from .command import Command, option, whole
 
 
 def amount(name: str, most: float = float("inf")) -> Callable[[str], float]:
     """A kind of option: a number from 0 on."""
+    bounds = "from 0 on" if most == float("inf") else f"from 0 to {most:g}"
 
     def read(text: str) -> float:
         from duckrow.node.errors import Refused
@@ -21,7 +22,7 @@ def amount(name: str, most: float = float("inf")) -> Callable[[str], float]:
         except ValueError:
             found = -1.0
         if not 0 <= found <= most or found == float("inf"):
-            raise Refused(f"{text!r} is no number of {name} from 0 on")
+            raise Refused(f"{text!r} is no number of {name} {bounds}")
         return found
 
     return read
@@ -42,7 +43,7 @@ COMMANDS: Final = (
             option("--nodes", metavar="N", kind=whole(1), said="how many machines: m1 to mN (3)"),
             option(
                 "--topology",
-                choices=("chain", "ring", "star", "mesh", "tree"),
+                choices=TOPOLOGIES,
                 said="who is linked with whom (chain)",
             ),
             option("--links", metavar="LIST", said="instead of a topology, such as m1-m2,m2-m3"),
@@ -241,7 +242,7 @@ COMMANDS: Final = (
             option("--to", metavar="D", default="deploy", said="the folder to write (deploy)"),
             option(
                 "--topology",
-                choices=("mesh", "chain", "ring", "star"),
+                choices=SHAPES,
                 default="mesh",
                 said="who is linked with whom (mesh)",
             ),

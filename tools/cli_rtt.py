@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .cli_cluster import amount
 from .clients import client_of
-from .clusters import MB, ended_like_ctrl_c, found_at
+from .clusters import MB, TOPOLOGIES, ended_like_ctrl_c, found_at
 from .command import DONE, Args, Command, UsageError, option, size, whole
 from .console import Console
 from .output import for_people, output_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from .roundtrips import Case, Samples
 
-TOPOLOGIES: Final = ("chain", "ring", "star", "mesh", "tree")
 LEVELS: Final = ("fsync", "write", "memory")
 OF_A_NEW_ONE: Final = ("nodes", "topology", "delay", "jitter", "loss", "rate", "netns")
 SHOWN: Final = (

@@ -41,8 +41,13 @@ def run(args: Args, console: Console) -> int:
     output = output_of(console, args.output, FIELDS, one=True)
     output.put([row])
     output.close()
-    compares = len(clients) > 1 or len(urls) == 1
-    if not compares:
+    compares = len(clients) - len(row["unknown"]) > 1 or len(urls) == 1
+    if row["unknown"]:
+        console.say(
+            f"not compared: {', '.join(row['unknown'])}, too far from the others; position "
+            f"{row['position']} is the last that all have come to, and not kept there any more"
+        )
+    elif not compares:
         console.say(f"only {clients[0][1]['node']} answered: there is nothing to compare it with")
     return DONE if row["same"] and compares else FAILED
 
@@ -78,7 +83,8 @@ COMMANDS: Final = (
         ("duckrow verify",),
         more="The nodes are the addresses of the URL.  They are compared up to the position that all of them\n"
         "have come to; first_difference is the first one at which they differ.  Exit code 1: they do,\n"
-        "or of several only one answered.",
+        "or of several there are no two to compare: only one answered, or what the last one of them has is\n"
+        "not kept by the others any more (unknown).",
         url=True,
         rows=True,
     ),

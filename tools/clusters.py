@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .command import DONE, Args, UsageError
+from .command import DONE, FAILED, Args, UsageError
 from .console import Console
 from .output import for_people, output_of
 from .rows import Row
@@ -36,6 +36,8 @@ OF_THIS_HOST: Final = (
     "port",
 )
 DIR: Final = ".duckrow"
+SHAPES: Final = ("chain", "ring", "star", "mesh")  # as a cluster file may name them
+TOPOLOGIES: Final = (*SHAPES, "tree")
 NODES: Final = 3
 UP_FIELDS: Final = ("name", "url", "pid", "bridge_pid")
 STATUS_FIELDS: Final = (*UP_FIELDS, "state", "view", "position", "state_hash", "why")
@@ -59,7 +61,10 @@ def up(args: Args, console: Console) -> int:
             return DONE
         console.say(f"{_names(found)} in {args.dir} run until Ctrl-C")
         assert found.guard is not None
-        found.guard.wait()
+        if found.guard.wait():
+            console.say(f"duckrow: the guard of the cluster in {args.dir} was killed")
+            _end(found, console, keep=found.keep)
+            return FAILED
         console.say(f"the cluster in {args.dir} was ended from elsewhere")
     except KeyboardInterrupt:
         _end(found, console, keep=found.keep)
@@ -135,7 +140,9 @@ def shape(found: AnyCluster) -> str:
 def _ports(args: Args, plan: Plan) -> Sequence[int]:
     from duckrow.cluster.ports import ports_from
 
-    return ports_from(args.port, plan.ports_wanted) if args.port and not plan.namespaces else ()
+    if args.port and plan.namespaces:
+        raise UsageError("--port is one of this host: machines with --netns have all of their own")
+    return ports_from(args.port, plan.ports_wanted) if args.port else ()
 
 
 def status(args: Args, console: Console) -> int:
@@ -170,6 +177,8 @@ def stop(args: Args, console: Console) -> int:
 
 def start(args: Args, console: Console) -> int:
     found = found_at(args, console)
+    for name in args.name:
+        found.machine(name)  # as in `_each`
     for name in args.name:
         found.begin(name)
     for name in args.name:
@@ -264,7 +273,7 @@ def init(args: Args, console: Console) -> int:
         console.print(str(folder / name))
     console.say(
         f"cluster.toml and duckrow.service are for every machine, {next(iter(hosts))}/duckrow.toml for "
-        f"{next(iter(hosts))}; docs/how-to/deploy-a-cluster.md has the steps"
+        f"{next(iter(hosts))}; docs/how-to/run-a-cluster.md has the steps"
     )
     return DONE
 

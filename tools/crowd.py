@@ -18,11 +18,14 @@ class Crowd:
 
     def __init__(self, connect: Callable[[int], Client]) -> None:
         self.errors: list[Exception] = []  # what went wrong, the first of it first
-        self.failed = threading.Event()  # whoever waits for another one need not wait any longer
+        self.failed = threading.Event()  # nobody need go on, or wait for another one
         self._connect = connect
 
     def run(self, works: Sequence[Callable[[Client], None]]) -> float:
-        """Seconds that it took them, from when all had connected."""
+        """Seconds that it took them, from when all had connected.
+
+        Who is interrupted waits for all of them: what they work on can be removed then.
+        """
         ready = threading.Barrier(len(works) + 1)
         threads = [
             threading.Thread(target=self._do, args=(which, work, ready), daemon=True)
@@ -31,13 +34,20 @@ class Crowd:
         for thread in threads:
             thread.start()
         try:
-            ready.wait(CONNECT_SECONDS)
-        except threading.BrokenBarrierError:
-            pass  # somebody could not connect: it is among the errors
-        began = time.perf_counter()
-        for thread in threads:
-            thread.join()
-        return time.perf_counter() - began
+            try:
+                ready.wait(CONNECT_SECONDS)
+            except threading.BrokenBarrierError:
+                pass  # somebody could not connect: it is among the errors
+            began = time.perf_counter()
+            for thread in threads:
+                thread.join()
+            return time.perf_counter() - began
+        except KeyboardInterrupt:
+            self.failed.set()
+            ready.abort()
+            for thread in threads:
+                thread.join()
+            raise
 
     def _do(self, which: int, work: Callable[[Client], None], ready: threading.Barrier) -> None:
         try:

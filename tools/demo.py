@@ -27,7 +27,7 @@ from duckrow.node.capture import state_hash
 from duckrow.node.commands import PID_BYTES, Command
 from duckrow.node.effects import Result
 from duckrow.node.entries import entries_of
-from duckrow.node.errors import Damaged
+from duckrow.node.errors import Damaged, DuckrowError
 from duckrow.node.producer import Producer
 from duckrow.node.reading import Pull
 from duckrow.node.realio import real_env
@@ -60,9 +60,12 @@ def main() -> int:
             for title, act in ACTS:
                 print(f"\n{title}", flush=True)
                 act(folder)
-        except Untrue as untrue:
+        except (Untrue, DuckrowError) as untrue:
             print(f"\nNOT SO: {untrue}", file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            print("\ninterrupted", file=sys.stderr)
+            return 130
     print("\nAll of it was so.")
     return 0
 

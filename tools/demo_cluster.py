@@ -6,19 +6,23 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.machine import Machine
 from duckrow.cluster.plan import Plan
 
+from .roundtrips import Samples, summary
+from .rtt import measured, path_of
+from .samples import PERCENTILES
+
 TOPIC: Final = "chain"
 EACH: Final = 10_000  # entries that each machine's client produces
-TRIPS: Final = 40
+TRIPS: Final = 100
+SIZE: Final = 100  # bytes of an entry that goes there and back
 AUDIT: Final = (sys.executable, "-m", "duckrow.tools.cli", "pipeline", "audit")
 
 Check = Callable[[bool, str], None]
@@ -54,24 +58,28 @@ def three_in_a_chain(folder: str, check: Check, say: Say) -> None:
         check(number == total + 2, "it goes on where the others are")
         say(f"started again, it had what it had missed, and produced, after {_since(began)}")
 
-        there = cluster.client("m3")
-        trips: list[float] = []
-        for _ in range(TRIPS):
-            began = time.perf_counter()
-            number = _one(cluster, "m1", b"there")
-            check(len(there.pull(TOPIC, number - 1, wait=10)) == 1, "m3 has what m1 was told")
-            back = _one(cluster, "m3", b"back")
-            check(len(cluster.client("m1").pull(TOPIC, back - 1, wait=10)) == 1, "and back")
-            trips.append(time.perf_counter() - began)
-        trips.sort()
-        say(
-            f"{TRIPS} round trips from m1 to m3 and back: median {1e3 * median(trips):.1f} ms, "
-            f"nine of ten under {1e3 * trips[TRIPS * 9 // 10]:.1f} ms"
-        )
-        rows = [_values(cluster, each.name, back) for each in cluster.machines]
+        # Whatever comes back that is not what was sent, or nothing, ends it.
+        path = path_of(cluster, "m1", "m3")
+        for line in table(measured(cluster, path, SIZE, TRIPS, lambda _more: None)):
+            say(line)
+        rows = [_values(cluster, each.name, number) for each in cluster.machines]
         check(rows[0] == rows[1] == rows[2], "in the end all three have the same row")
-        say(f"in the end all three have the same {back:,} entries")
-        _audit(cluster, back, check, say)
+        check(len({*rows[0]}) == len(rows[0]) == number, "every entry is there, each once")
+        say(f"in the end all three have the same {number:,} entries")
+        _audit(cluster, number, check, say)
+
+
+def table(samples: Samples) -> Iterator[str]:
+    """Round trips, for people."""
+    found = summary(samples)
+    yield (
+        f"{found['count']} round trips of {found['size']} bytes from {found['near']} to {found['far']} and "
+        f"back, level {found['durability']}, in milliseconds:"
+    )
+    yield f"{'':24}{''.join(f'{name:>8}' for name in PERCENTILES)}"
+    for what, prefix in (("through the cluster", ""), ("over bare relays", "relay_")):
+        times = "".join(f"{found[f'{prefix}{name}_ms']:>8.2f}" for name in PERCENTILES)
+        yield f"{what:24}{times}"
 
 
 def _audit(cluster: LocalCluster, total: int, check: Check, say: Say) -> None:

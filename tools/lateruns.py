@@ -82,18 +82,24 @@ def run(
     topic, total = f"late-{time.time_ns()}", count * len(cluster.machines)
     reads: dict[str, list[Read]] = {}
     read_ms: list[float] = []
-    tasks, began = _Tasks(), time.monotonic()
+    reading, writing, began = _Tasks(), _Tasks(), time.monotonic()
     with Programs.running() as programs, _sites(programs, cluster) as sites:
         for machine in cluster.machines:
             for number in range(1, readers + 1):
                 notes = reads[f"{machine.name}-{number}"] = []
-                tasks.start(_reading, cluster, machine.name, topic, total, reader, notes, read_ms)
+                reading.start(_reading, cluster, machine.name, topic, total, reader, notes, read_ms)
         for machine in cluster.machines:
-            tasks.start(_writing, cluster, machine.name, topic, count, rate, sites, tell)
-        tasks.join()
-        sites.wait(total)
-        with cluster.connect(0) as row:
-            row.delete_topic(topic)
+            what = cluster, machine.name, topic, count, rate, sites, tell, writing.over
+            writing.start(_writing, *what)
+        try:
+            writing.join()
+            reading.join()
+            sites.wait(total)
+        finally:
+            writing.stop()
+            with cluster.connect(0) as row:
+                if topic in row.topics():
+                    row.delete_topic(topic)
         writes = [each for site in sites.own.values() for each in site]
         arrived = [*sites.arrivals.values()]
     return Outcome(writes, reads, arrived, read_ms, sites.ms, time.monotonic() - began)
@@ -107,13 +113,15 @@ def _writing(
     rate: float,
     sites: _Sites,
     tell: Callable[[int], None],
+    over: threading.Event,
 ) -> None:
-    rest, writer = threading.Event().wait, cluster.machine(name).id
+    writer = cluster.machine(name).id
     with cluster.connect(name, timeout=PATIENCE) as row:
         row.status()  # connected
         due = time.monotonic()
         for nth in range(count):
-            rest(max(0.0, due - time.monotonic()))
+            if over.wait(max(0.0, due - time.monotonic())):
+                return
             due += 1 / rate
             write = Write(time.time_ns(), writer, nth)
             row.produce(topic, _FORM.pack(*write), wait="none")
@@ -145,6 +153,7 @@ class _Tasks:
     """Threads, of which the first error is told when all have ended."""
 
     def __init__(self) -> None:
+        self.over = threading.Event()  # they need not go on
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
 
@@ -154,6 +163,7 @@ class _Tasks:
                 what(*args)
             except BaseException as error:  # noqa: BLE001 - it is raised in `join`
                 self._errors.append(error)
+                self.over.set()
 
         self._threads.append(threading.Thread(target=do, daemon=True))
         self._threads[-1].start()
@@ -163,6 +173,11 @@ class _Tasks:
             thread.join()
         if self._errors:
             raise self._errors[0]
+
+    def stop(self) -> None:
+        self.over.set()
+        for thread in self._threads:
+            thread.join()
 
 
 class _Sites:

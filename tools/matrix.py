@@ -5,8 +5,8 @@
     n entries each ┘               └──► ...           p·t·n entries, c times as many deliveries
 
 Each entry says who produced it, as which of how many, and when.  All clients have connected before
-the first entry is produced.  A case is *ok* if every consumer saw every entry once, the entries of a
-producer in order, and all consumers of a topic the same row.
+the first entry is produced.  A case is *ok* if every consumer saw every entry once, under the numbers from
+1 on, the entries of a producer in order, all consumers of a topic the same row, and there is no more in it.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Seen(NamedTuple):
 class Outcome(NamedTuple):
     seconds: float  # from the first produce to the last delivery
     rows: Sequence[Sequence[Sequence[Seen]]]  # by topic, by consumer
+    stored: Sequence[int]  # by topic: entries that are there in the end
     errors: Sequence[Exception]
 
     @property
@@ -72,6 +73,7 @@ def is_right(case: Case, outcome: Outcome) -> bool:
     """Whether everybody saw what they should have."""
     return (
         not outcome.errors
+        and [*outcome.stored] == [case.producers * case.entries] * case.topics
         and all(_is_whole(case, row) for topic in outcome.rows for row in topic)
         and all(_places(row) == _places(topic[0]) for topic in outcome.rows for row in topic)
     )
@@ -80,10 +82,8 @@ def is_right(case: Case, outcome: Outcome) -> bool:
 def _is_whole(case: Case, row: Sequence[Seen]) -> bool:
     of = [[seen.entry for seen in row if seen.producer == p] for p in range(case.producers)]
     numbers = [seen.number for seen in row]
-    return (
-        all(entries == list(range(case.entries)) for entries in of)
-        and len(row) == case.producers * case.entries
-        and numbers == sorted(set(numbers))
+    return all(entries == list(range(case.entries)) for entries in of) and numbers == list(
+        range(1, case.producers * case.entries + 1)
     )
 
 
@@ -105,19 +105,25 @@ def run(
     rows: list[list[list[Seen]]] = [[[] for _ in range(case.consumers)] for _ in topics]
     crowd = Crowd(connect)
     produces = [
-        partial(_produce, case, topics, producer, size, sleep) for producer in range(case.producers)
+        partial(_produce, case, topics, producer, size, crowd, sleep)
+        for producer in range(case.producers)
     ]
     consumes = [
         partial(_consume, case, topic, row, crowd, sleep)
         for topic, of_topic in zip(topics, rows, strict=True)
         for row in of_topic
     ]
-    seconds = crowd.run([*produces, *consumes])
-    with connect(0) as client:
-        for topic in topics:
-            if topic in client.topics():
-                client.delete_topic(topic)
-    return Outcome(seconds, rows, crowd.errors)
+    stored: list[int] = []
+    try:
+        seconds = crowd.run([*produces, *consumes])
+    finally:
+        with connect(0) as client:
+            client.barrier()
+            for topic in topics:
+                if topic in client.topics():
+                    stored.append(sum(part.entries for part in client.topic(topic).partitions))
+                    client.delete_topic(topic)
+    return Outcome(seconds, rows, stored, crowd.errors)
 
 
 def _produce(
@@ -125,12 +131,15 @@ def _produce(
     topics: Sequence[str],
     producer: int,
     size: int,
+    crowd: Crowd,
     sleep: Callable[[float], None],
     client: Client,
 ) -> None:
     due = time.perf_counter()
     for entry in range(case.entries):
         for topic in topics:
+            if crowd.failed.is_set():
+                return
             if case.rate:
                 sleep(max(0.0, due - time.perf_counter()))
                 due += 1 / case.rate
@@ -148,11 +157,11 @@ def _consume(
 ) -> None:
     after: object = 0
     waited = 0.0
-    while len(row) < case.producers * case.entries:
+    while len(row) < case.producers * case.entries and not crowd.failed.is_set():
         found = client.pull(topic, after, wait=LOOK_SECONDS)
         if not found:
             waited += LOOK_SECONDS
-            if waited >= PATIENCE or crowd.failed.is_set():
+            if waited >= PATIENCE:
                 return
             continue
         waited = 0.0

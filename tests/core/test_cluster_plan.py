@@ -114,6 +114,13 @@ def test_what_cannot_be_is_refused(wrong: dict[str, Any], said: str) -> None:
         Plan(nodes=3, **wrong)
 
 
+def test_a_link_that_is_made_worse_keeps_what_was_wrong_with_it() -> None:
+    found = Wires(delay=0.5, rate=1e6, loss=0.5).worse(Wires(delay=0.25, jitter=0.01, loss=0.5))
+
+    assert found == Wires(delay=0.75, jitter=0.01, rate=1e6, loss=0.75)
+    assert Wires().worse(Wires(loss=0.25)).loss == 0.25
+
+
 def test_no_link_loses_all() -> None:
     with pytest.raises(Refused, match="loss of links is 1"):
         Wires(loss=1.0)

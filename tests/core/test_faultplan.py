@@ -36,6 +36,15 @@ def test_a_seed_is_one_plan() -> None:
     assert one != list(islice(faults(8, "all", ground()), 200))
 
 
+def test_what_is_impossible_is_left_out_of_a_plan_and_changes_nothing_else_of_it() -> None:
+    all_of_it = list(islice(faults(7, "all", ground()), 200))
+    without = list(islice(faults(7, "all", ground(flip="why not", one_way="why not")), 150))
+
+    left = [fault for fault in all_of_it if fault.kind not in ("flip", "one-way")]
+    assert len(left) < len(all_of_it)
+    assert without[: len(left)] == left[: len(without)]
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_has_its_kinds_and_no_others(scenario: str) -> None:
     drawn = {fault.kind for fault in islice(faults(1, scenario, ground()), 500)}

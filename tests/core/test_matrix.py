@@ -11,7 +11,7 @@ ROW = [Seen(0, 0, 1, 0.1), Seen(1, 0, 2, 0.1), Seen(1, 1, 3, 0.1), Seen(0, 1, 4,
 
 
 def outcome(*rows: list[Seen], errors: tuple[Exception, ...] = ()) -> Outcome:
-    return Outcome(1.0, [list(rows)], errors)
+    return Outcome(1.0, [list(rows)], [len(ROW)], errors)
 
 
 def test_all_combinations_are_tried() -> None:
@@ -39,8 +39,9 @@ def test_everybody_who_saw_the_same_whole_row_is_right() -> None:
         [ROW[0]._replace(entry=1), *ROW[1:3], ROW[3]._replace(entry=0)],
         [ROW[0], ROW[1], ROW[2], ROW[3]._replace(number=3)],
         [*ROW[:3], ROW[3]._replace(producer=2)],
+        [*ROW[:3], ROW[3]._replace(number=5)],
     ],
-    ids=["lost", "nothing", "twice", "numbers", "order", "same-number", "stranger"],
+    ids=["lost", "nothing", "twice", "numbers", "order", "same-number", "stranger", "gap"],
 )
 def test_a_row_that_is_not_whole_and_in_order_is_wrong(row: list[Seen]) -> None:
     assert not is_right(CASE, outcome(row, row))
@@ -61,8 +62,13 @@ def test_each_of_three_producers_is_looked_at_alone() -> None:
     case = CASE._replace(producers=3)
     row = [Seen(p, e, 1 + p + 3 * e, 0.1) for e in range(2) for p in range(3)]
 
-    assert is_right(case, outcome(row, row))
-    assert not is_right(CASE, outcome(row, row))
+    assert is_right(case, outcome(row, row)._replace(stored=[6]))
+    assert not is_right(CASE, outcome(row, row)._replace(stored=[6]))
+
+
+@pytest.mark.parametrize("stored", [[5], [3], [], [4, 4]])
+def test_an_entry_that_is_there_once_more_behind_all_others_is_wrong(stored: list[int]) -> None:
+    assert not is_right(CASE, outcome(ROW, ROW)._replace(stored=stored))
 
 
 def test_an_error_is_wrong_whatever_was_seen() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -11,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from duckrow.cluster import chaos
+from duckrow.cluster import chaos, chaosload
 from duckrow.cluster.faultplan import SCENARIOS, Fault
+from duckrow.cluster.guard import children_of
 from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.plan import Plan, Wires
 from duckrow.cluster.ports import no_namespaces
 from duckrow.cluster.processes import environment
-from duckrow.cluster.thindisk import no_disks
+from duckrow.cluster.thindisk import may_mount, no_disks
+from duckrow.node.errors import Timeout
 from duckrow.tools.cli_chaos import PROMISES, row_of
 
 CHAOS = [sys.executable, "-m", "duckrow.tools.cli", "chaos", "run"]
@@ -59,8 +63,7 @@ def test_what_is_taken_away_behind_its_back_is_reported(cluster: LocalCluster) -
     row = row_of(result, "pause", 1)
     assert not row["ok"]
     assert row["lost"] + sum(row["other"].values()) + row["skipped"] > 0
-    (topic,) = (name for name in cluster.client(0).topics() if name.startswith("chaos-"))
-    cluster.client(0).delete_topic(topic)
+    _forget(cluster)
 
 
 def test_whoever_is_interrupted_heals_what_was_hurt(cluster: LocalCluster) -> None:
@@ -97,6 +100,77 @@ def test_a_run_starts_a_cluster_of_its_own_and_ends_it(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_fault_that_ends_in_an_error_is_no_success(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pause(name: str, *_processes: str) -> None:
+        raise Timeout(f"{name} does not stand still")
+
+    monkeypatch.setattr(cluster, "pause", pause)
+    result = chaos.run(cluster, {}, "pause", 1, 2.0, lambda *_: None)
+    _forget(cluster)
+
+    assert result.seconds >= 2.0, "all others are done"
+    assert row_of(result, "pause", 1)["stuck"] == result.faults.total() > 0
+    assert "m3 stands still for 0.15 s: m3 does not stand still" in str(result.report)
+
+
+def test_a_mistake_in_what_hurts_a_cluster_is_raised(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "pause", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        chaos.run(cluster, {}, "pause", 1, 60.0, lambda *_: None)
+    _forget(cluster)
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "count"), [("_produce", "stuck-produce", 3), ("_pull", "stuck-pull", 3)]
+)
+def test_clients_that_do_not_go_on_when_all_is_well_again_are_stuck(
+    who: str, kind: str, count: int, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chaosload.Load, who, lambda *_: None)
+    monkeypatch.setattr(chaos, "GO_ON_SECONDS", 0.5)
+    result = chaos.run(cluster, {}, "cut", 1, 0.5, lambda *_: None)
+    _forget(cluster)
+
+    assert result.report.counts == {kind: count}
+
+
+def _forget(cluster: LocalCluster) -> None:
+    """What a run has left for whoever looks into it."""
+    row = cluster.client(0)
+    for topic in row.topics():
+        if topic.startswith("chaos-"):
+            row.delete_topic(topic)
+
+
+@pytest.mark.parametrize("scenario", ["disk-full", "kill"])
+def test_a_run_that_is_killed_leaves_nothing_either(scenario: str, tmp_path: Path) -> None:
+    """Disks of its own, which root has, included."""
+    if scenario == "disk-full" and no_disks():
+        return
+    command = [*CHAOS, scenario, "--seed", "2", "--nodes", "3", "--duration", "60"]
+    with subprocess.Popen(
+        command,
+        env={**environment(), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stderr is not None
+        assert "seed 2" in running.stderr.readline()
+        running.stderr.readline()  # something is hurt
+        (guard,) = children_of(running.pid)
+        ended = os.pidfd_open(guard)
+        running.kill()
+    assert select.select([ended], [], [], 60)[0]
+    os.close(ended)
+
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_what_cannot_be_is_refused_before_anything_is_hurt(
     tmp_path: Path, cluster: LocalCluster
 ) -> None:
@@ -119,6 +193,13 @@ def test_what_cannot_be_is_refused_before_anything_is_hurt(
     assert (code, "its machines have no disks of their own" in told) == (1, True)
     code, told = said("kill", "--nodes", "3", "--dir", str(cluster.folder))
     assert (code, "--nodes starts a cluster for this run" in told) == (2, True)
+    code, told = said("kill", "--topology", "ring", "--dir", str(cluster.folder))
+    assert (code, "--topology is of a cluster that --nodes starts" in told) == (2, True)
+
+
+def test_root_of_a_container_has_no_disks_of_its_own() -> None:
+    assert may_mount("Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t000001ffffffffff\n")
+    assert not may_mount("Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t00000000a80425fb\n")
 
 
 def test_a_machine_whose_disk_was_full_may_take_a_moment_to_see_that_it_has_room() -> None:

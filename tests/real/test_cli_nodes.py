@@ -406,6 +406,12 @@ def test_what_a_node_keeps_no_more_is_not_held_against_it() -> None:
     assert (found["same"], found["first_difference"]) == (False, 6)
 
 
+def test_whose_row_is_compared_with_nobodys_is_told() -> None:
+    both = [status(position=3, state_hash="b"), status(node="m2"), status(node="m3")]
+    found = compared(both, [row("abc"), row("abcdefg", floor=5), row("abcdefg", floor=5)])
+    assert (found["position"], found["unknown"]) == (3, ["m2", "m3"])
+
+
 def test_rows_that_are_the_same_with_states_that_are_not_differ() -> None:
     both = [status(), status(node="m2", state_hash="b")]
     found = compared(both, [row("abcdefg"), row("abcdefg")])

@@ -67,12 +67,15 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """Where three machines run in a chain."""
     shell = Shell(tmp_path_factory.mktemp("three"))
     told = shell("up --detach --durability memory -o json")
-    assert told["dir"] == str(shell.home / ".duckrow")
-    assert told["topology"] == "chain"
-    assert [sorted(node) for node in told["nodes"]] == [["bridge_pid", "name", "pid", "url"]] * 3
-    assert all(Path(f"/proc/{node['pid']}").exists() for node in told["nodes"])
-    yield shell
-    shell("down")
+    try:
+        assert told["dir"] == str(shell.home / ".duckrow")
+        assert told["topology"] == "chain"
+        fields = ["bridge_pid", "name", "pid", "url"]
+        assert [sorted(node) for node in told["nodes"]] == [fields] * 3
+        assert all(Path(f"/proc/{node['pid']}").exists() for node in told["nodes"])
+        yield shell
+    finally:
+        shell("down")
     assert [*shell.home.iterdir()] == []
     assert not any(Path(f"/proc/{node['pid']}").exists() for node in told["nodes"])
 
@@ -99,6 +102,11 @@ def test_machines_are_killed_started_stopped_wiped_and_paused_by_name(three: She
     three("start m3")
     assert three("pause m1 -o json")["nodes"][0]["state"] == "paused"
     three("resume m1")
+    three.until(m1="up", m2="up", m3="up")
+    three("pause m3")
+    three("stop m3")
+    assert "bridge_killed" not in three("logs m3 --lines 9"), "it goes on before it ends"
+    three("start m3")
     three.until(m1="up", m2="up", m3="up")
     row = three("kill m1 --only node -o json")["nodes"][0]
     assert (row["state"], row["pid"]) == ("down", None)
@@ -134,14 +142,16 @@ def test_without_wires_both_bridges_refuse_a_link_that_is_cut_and_say_so(three: 
     ("line", "code", "said"),
     [
         ("up", 1, "a cluster runs in"),
-        ("kill m4", 1, "no machine 'm4': there are m1 to m3"),
+        ("kill m4", 1, "no machine 'm4': there are m1, m2, m3"),
+        ("start m2 m4", 1, "no machine 'm4'"),
         ("kill", 2, "required"),
         ("heal m1", 2, "name both"),
         ("status --dir elsewhere", 3, "start one with `duckrow cluster up --dir"),
         ("up --dir other --nodes 99", 1, "not 99"),
         ("up --dir other --nodes 3 --links m1-m2", 1, "do not reach m3"),
         ("up --dir other --links m1-m2 --topology ring", 2, "instead of a --topology"),
-        ("up --dir other --loss 100", 2, "no number of percent"),
+        ("up --dir other --loss 100", 2, "no number of percent from 0 to 99"),
+        ("up --dir other --netns --port 20000", 2, "machines with --netns have all of their own"),
         ("up --dir other --remote x", 2, "with --hosts"),
         ("up --dir other --hosts none.toml", 3, "duckrow cluster init"),
         ("up --dir other --hosts f --nodes 3", 2, "the file of --hosts says all"),
@@ -169,16 +179,27 @@ def test_a_port_that_is_used_and_a_folder_that_is_not_empty_are_named(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.parametrize("content", [b"\x97{", b"{}", b"[1]"])
 @pytest.mark.parametrize("name", ["plan.json", "hosts.json"])
 @pytest.mark.parametrize("verb", ["status", "down", "heal"])
 def test_a_folder_whose_files_are_damaged_is_told_with_what_to_do(
-    name: str, verb: str, tmp_path: Path
+    name: str, verb: str, content: bytes, tmp_path: Path
 ) -> None:
-    (tmp_path / name).write_bytes(b"\x97{")
+    (tmp_path / name).write_bytes(content)
     done = duckrow(f"cluster {verb} --dir {tmp_path}")
 
     assert done.code == 1
     assert f"{tmp_path / name} is not as a cluster has written it" in done.err
+
+
+def test_a_machine_whose_shell_prints_something_is_told_as_such(tmp_path: Path) -> None:
+    file, shell = tmp_path / "hosts.toml", tmp_path / "ssh.sh"
+    file.write_text(HOSTS.format(*free_ports(4)))
+    shell.write_text("echo Welcome to this machine")
+    done = duckrow(f"cluster up --hosts {file} --ssh 'sh {shell}' --dir {tmp_path / 'row'}")
+
+    assert (done.code, "127.0.0.1 says 'Welcome to this machine' before" in done.err) == (1, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hosts.toml", "ssh.sh"]
 
 
 def test_a_cluster_file_that_is_no_text_is_told(tmp_path: Path) -> None:
@@ -239,6 +260,7 @@ def test_nothing_is_left_of_a_cluster_whose_launcher_was_ended(
 def test_down_ends_a_launcher_that_waits_and_keeps_the_disks_if_it_shall(tmp_path: Path) -> None:
     launcher, watched = launched(tmp_path)
     shell = Shell(tmp_path)
+    shell("cut m1 m2")
     shell("down --keep")
     assert launcher.wait(SECONDS) == 0
     launcher.communicate()
@@ -249,9 +271,22 @@ def test_down_ends_a_launcher_that_waits_and_keeps_the_disks_if_it_shall(tmp_pat
         os.close(fd)
     assert "its disks were kept" in shell("status", code=3)
     assert "2 machines, and 3 are to be" in shell("up", code=1)
-    shell("up --nodes 2 --detach")
+    shell("up --nodes 2 --detach")  # nothing is cut any more
     shell("down")
     assert (tmp_path / ".duckrow/m2/data").is_dir()
+
+
+def test_a_launcher_whose_guard_is_killed_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    launcher, watched = launched(tmp_path)
+    (guard,) = children_of(launcher.pid)
+    os.kill(guard, signal.SIGKILL)
+    launcher.communicate()
+    for fd in watched:
+        assert select.select([fd], [], [], SECONDS)[0], "a process lives on"
+        os.close(fd)
+
+    assert launcher.returncode == 1
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_what_a_killed_guard_has_left_is_said_and_cleared(tmp_path: Path) -> None:
@@ -280,6 +315,27 @@ id = 2
 address = "tcp://127.0.0.1:{}"
 url = "duck://127.0.0.1:{}"
 """
+
+
+def _hurt_elsewhere(shell: Shell, told: dict[str, Any], home: Path) -> None:
+    assert (told["topology"], len(told["nodes"])) == ("m1-far", 2)
+    shell.until(m1="up", far="up")
+    shell("kill far")
+    shell.until(m1="wedged", far="down")
+    assert shell("cut m1 far -o json")["by"] == "bridges"
+    shell("start far")
+    shell.until(m1="wedged", far="wedged")
+    shell("heal")
+    shell.until(m1="up", far="up")
+    assert "bridge_ready name=far" in shell("logs far --lines 99")
+    place = f"--dir {home / '.duckrow'}"
+    found = duckrow(f"rtt {place} --from far --to m1 --count 3 -o json").document
+    assert (found["topology"], found["nodes"], found["hops"]) == ("links", 2, 1)
+    assert found["p50_ms"] > found["relay_p50_ms"] > 0, "relays are there as well"
+    assert duckrow(f"bench fanout {place} --messages 3 -o json").code == 0
+    for words in ("chaos run kill", "bench late"):
+        refused = duckrow(f"{words} {place}")
+        assert (refused.code, "are elsewhere" in refused.err) == (1, True)
 
 
 def test_machines_of_a_cluster_file_are_launched_and_hurt_over_ssh(tmp_path: Path) -> None:
@@ -314,25 +370,10 @@ def test_machines_of_a_cluster_file_are_launched_and_hurt_over_ssh(tmp_path: Pat
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        assert (told["topology"], len(told["nodes"])) == ("m1-far", 2)
-        shell.until(m1="up", far="up")
-        shell("kill far")
-        shell.until(m1="wedged", far="down")
-        assert shell("cut m1 far -o json")["by"] == "bridges"
-        shell("start far")
-        shell.until(m1="wedged", far="wedged")
-        shell("heal")
-        shell.until(m1="up", far="up")
-        assert "bridge_ready name=far" in shell("logs far --lines 99")
-        place = f"--dir {home / '.duckrow'}"
-        found = duckrow(f"rtt {place} --from far --to m1 --count 3 -o json").document
-        assert (found["topology"], found["nodes"], found["hops"]) == ("links", 2, 1)
-        assert found["p50_ms"] > found["relay_p50_ms"] > 0, "relays are there as well"
-        assert duckrow(f"bench fanout {place} --messages 3 -o json").code == 0
-        for words in ("chaos run kill", "bench late"):
-            refused = duckrow(f"{words} {place}")
-            assert (refused.code, "are elsewhere" in refused.err) == (1, True)
-        shell("down")
+        try:
+            told = json.loads(done.stdout)
+            _hurt_elsewhere(shell, told, home)
+        finally:  # it is detached, and would go on
+            shell("down")
     assert [*there.iterdir()] == []
     assert not (home / ".duckrow").exists()

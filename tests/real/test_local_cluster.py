@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -11,19 +12,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from duckrow.cluster import wire
+from duckrow.cluster import asking, machine, wire
 from duckrow.cluster.control import Control
 from duckrow.cluster.guard import children_of
 from duckrow.cluster.local import LocalCluster
-from duckrow.cluster.machine import BRIDGE, NODE
+from duckrow.cluster.machine import BRIDGE, NODE, Machine
 from duckrow.cluster.plan import HOST, Plan, Wires
-from duckrow.cluster.ports import free_ports, no_namespaces
+from duckrow.cluster.ports import free_ports, no_namespaces, ports_from
 from duckrow.cluster.processes import environment
-from duckrow.node.errors import Conflict, NoQuorum, NotFound, Refused, Timeout
+from duckrow.node.errors import Conflict, DuckrowError, NoQuorum, NotFound, Refused, Timeout
 
 LAUNCHER = """
 import sys
@@ -75,6 +77,69 @@ def test_a_guard_whose_launcher_was_killed_before_it_was_ready_leaves_nothing(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[bytes]]:
+    """One that does nothing, in the place of a bridge."""
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as found:
+        yield found
+
+
+def test_a_process_that_has_not_said_its_number_yet_is_killed_all_the_same(
+    tmp_path: Path, program: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([0, 0])
+    monkeypatch.setattr(machine, "holder", lambda _lock: next(looks, program.pid))
+    Machine(1, "m1", "", tmp_path).kill(BRIDGE, seconds=30)
+
+    assert program.wait() == -signal.SIGKILL
+
+
+def test_nobody_is_killed_whose_number_a_bridge_had_that_ended_meanwhile(
+    tmp_path: Path, program: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([os.getpid()])  # whoever has the number of the old one now
+    monkeypatch.setattr(machine, "holder", lambda _lock: next(looks, program.pid))
+    Machine(1, "m1", "", tmp_path).kill(BRIDGE, seconds=30)
+
+    assert program.wait() == -signal.SIGKILL
+
+
+def test_ports_that_only_root_may_have_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bind(_sock: socket.socket, _address: tuple[str, int]) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(socket.socket, "bind", bind)
+    with pytest.raises(Refused, match="only root may listen at port 80: choose one from 1024"):
+        ports_from(80, 4)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        (b"", NotFound, "the cluster is down"),
+        (b'{"error": "there is no room"}\n', Refused, "s.sock: there is no room"),
+    ],
+)
+def test_who_hangs_up_or_says_that_it_cannot_has_not_done_what_was_asked(
+    answer: bytes, kind: type[DuckrowError], said: str, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as threads:
+        listener.bind(str(tmp_path / "s.sock"))
+        listener.listen()
+
+        def serve() -> None:
+            with listener.accept()[0] as caller:
+                caller.recv(99)
+                caller.sendall(answer)
+
+        served = threads.submit(serve)
+        with pytest.raises(kind, match=said):
+            asking.ask(tmp_path, "s.sock", {"end": True})
+        served.result()
+
+
 def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Path) -> None:
     home = tmp_path / ("so long that no socket could have its path " * 3)
     plan = Plan(nodes=2, durability="memory")
@@ -89,7 +154,7 @@ def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Pa
             found.wipe("m2")
         with pytest.raises(Refused, match="no wires"):
             found.links_are(Wires(delay=0.01))
-        with pytest.raises(Refused, match="there are m1 to m2, 0 to 1"):
+        with pytest.raises(Refused, match="no machine 'm3': there are m1, m2"):
             found.kill("m3")
         assert found.client(0).produce("rides", b"one").number == 1
         found.pause("m2")
