@@ -82,6 +82,7 @@ class Forgetting:
             oldest = [segment.number for segment in self._shelf.segments]
             going = [number for index, number in enumerate(going) if number == oldest[index]]
             self._note_floor([self._shelf.get(number) for number in going])
+            await self._writer.sync()
         try:
             for number in going:
                 self._shelf.remove(number)

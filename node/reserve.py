@@ -95,8 +95,9 @@ class Reserve:
         for name in self._sizes:
             if not await self._make(name):
                 return
-        self.state = OK
-        self.look()
+        if self._held.keys() == self._sizes.keys():  # else one was given up again meanwhile
+            self.state = OK
+            self.look()
 
     async def keep_last(self) -> None:
         """Space is free that files would take next: of it comes what commands need first."""

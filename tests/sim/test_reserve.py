@@ -57,6 +57,28 @@ def test_of_two_who_give_the_reserve_up_at_once_one_gets_its_space() -> None:
     machine.run(main)
 
 
+def test_a_reserve_that_is_given_up_while_the_rest_is_made_is_made_again() -> None:
+    machine = Machine(1)
+
+    async def main(env: Env) -> None:
+        reserve = Reserve(env.disk, small())
+        await reserve.open(blank=True)
+        assert await reserve.give_up()
+        assert await reserve.give_up(last=True)
+        machine.media.latency = 1.0
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reserve.restore)
+            await trio.sleep(1.5)  # the one is there, the other is being made
+            assert await reserve.give_up()
+
+        assert (reserve.state, NAME in machine.media.paths()) == (HARD, False)
+        await reserve.restore()
+        assert (reserve.state, NAME in machine.media.paths()) == (OK, True)
+
+    machine.run(main)
+
+
 def test_what_was_given_up_is_not_taken_back_before_there_is_more_room() -> None:
     """The snapshot that it was given up for may take longer to write than it is looked at again."""
     machine = Machine(1)

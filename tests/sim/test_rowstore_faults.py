@@ -502,3 +502,29 @@ def test_too_much_that_waits_is_refused() -> None:
         assert len(await row.take()) == 1
 
     run(Machine(1), small(pending_bytes=9000), work)
+
+
+def test_what_lets_a_segment_go_is_durable_first_also_where_no_floor_fits() -> None:
+    machine, options = Machine(1), small(level=WRITE, segment_bytes=16_384, hard_reserve_bytes=0)
+    story = Story(options)
+
+    async def work(row: LoneRow) -> None:
+        store = row.store
+        story.submitted.append([])
+        while store.segments()[-1].number < 3:
+            await story.produce(row, 3_000)
+        await store.sync()
+        assert await store.index_sealed()
+        store.release(store.position, store.position)
+        before = store.segments()[-1].bytes
+        await story.produce(row, 0)
+        each = store.segments()[-1].bytes - before
+        await story.produce(row, (-store.segments()[-1].bytes - each - 16) % 4096)
+        assert -store.segments()[-1].bytes % 4096 < 32, "a FLOOR would still fit in the last block"
+        machine.media.capacity = machine.media.used
+
+        assert await store.drop([1]) == [1]
+
+        assert store.durable_position == store.position
+
+    one_life(machine, options, work, running=False)
