@@ -7,7 +7,7 @@ reads the first eleven fields and nothing else:
 
 (pid, topic, partition) is the *lane*; seq counts the commands of a lane from 1.  Commands that
 concern no topic, and those on a topic as a whole (which its own lanes would not survive), go in
-lane (pid, "", 0).  `time` is the wall clock, in microseconds, of the node that took the command.
+lane (pid, "", 0).  `time` is the wall clock, in microseconds, of whoever made the command.
 `length` and `crc` (crc32c) describe the body, so whoever has checked the heads of an item knows
 what its bodies must be.
 
@@ -71,7 +71,7 @@ class Head(NamedTuple):
     partition: int
     seq: int
     done: int  # the producer has the answers up to this seq; they may be forgotten
-    time: int  # microseconds since 1970, the clock of the node that took the command
+    time: int  # microseconds since 1970, the clock of whoever made the command
     length: int  # of the body
     crc: int  # crc32c of the body; 0 when it is empty
     topic_id: int  # the topic the client means; 0 = any, see `Conflict`

@@ -43,7 +43,7 @@ def stamp(state: State, origin: int, at: int) -> None:
 
 
 def entry_time(state: State, latest: int, time: int) -> int:
-    """The time of a batch: what its node's clock said, within what the others can believe.
+    """The time of a batch: what its producer's clock said, within what the others can believe.
 
     Not before the partition's latest entry, so that a search by time works; not far past the row,
     so that a clock which is a year ahead does not take the topic with it.  Until a majority has
