@@ -18,7 +18,7 @@ depend on how a state came to be, and it covers all that can decide what becomes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -34,23 +34,26 @@ FORMAT: Final = 1
 CHUNK_BYTES_MAX: Final = 64 * 1024
 CHUNK_BYTES: Final = 8 * 1024  # takes a millisecond or so: a slice must not hold the node up
 HASH_BYTES: Final = 16
+HASHED_AT_ONCE: Final = 200  # rows, in a slice: a millisecond or so
 _HEADER: Final = 0
 _RUNS: Final = 9
 _END: Final = 255
 
 
 class Capture:
-    """The chunks of a state as it was when this was made.  Take all of them, or close it.
+    """What is made of a state as it was when this was made, in slices.  Take all of them, or close it.
 
     One at a time: the tables keep what changes meanwhile for one reader only.
     """
 
-    def __init__(self, state: State, chunk_bytes: int) -> None:
+    def __init__(
+        self, state: State, made: Callable[[Iterator[Row]], Iterator[bytes]], *, in_order: bool
+    ) -> None:
         assert not state.capturing, "the state is being captured already"
         state.capturing = True
         self._state: State | None = state
-        tables = [(form, form.table(state).begin()) for form in rowforms.FORMS]
-        self._chunks = _chunked(_rows(_header(state), tables), chunk_bytes)
+        tables = [(form, form.begin(state, in_order=in_order)) for form in rowforms.FORMS]
+        self._chunks = made(_rows(_header(state), tables))
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -73,7 +76,12 @@ class Capture:
 
 def capture(state: State, chunk_bytes: int = CHUNK_BYTES) -> Capture:
     """Chunks of at most so many bytes, but of a row at least."""
-    return Capture(state, chunk_bytes)
+    return Capture(state, lambda rows: _chunked(rows, chunk_bytes), in_order=False)
+
+
+def hashing(state: State) -> Capture:
+    """As `state_hash`, while the state goes on changing: the last that this gives is the hash."""
+    return Capture(state, _hashed, in_order=True)
 
 
 def restore(chunks: Iterable[bytes]) -> State:
@@ -110,10 +118,17 @@ def restore(chunks: Iterable[bytes]) -> State:
 def state_hash(state: State) -> bytes:
     """It reads everything, so it takes as long as a capture."""
     tables = [(form, form.in_order(state)) for form in rowforms.FORMS]
+    *_, hashed = _hashed(_rows(_header(state), tables))
+    return hashed
+
+
+def _hashed(rows: Iterator[Row]) -> Iterator[bytes]:
     digest = blake2b(digest_size=HASH_BYTES)
-    for row in _rows(_header(state), tables):
+    for count, row in enumerate(rows, 1):
         digest.update(cbor.dumps(row))
-    return digest.digest()
+        if not count % HASHED_AT_ONCE:
+            yield b""
+    yield digest.digest()
 
 
 def _header(state: State) -> Row:

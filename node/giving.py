@@ -42,10 +42,10 @@ Send = Callable[[Given | None, bytes], Awaitable[None]]
 
 async def give(keeper: Keeper, send: Send) -> bool:
     """False: there is nothing to give, or no image can be made of it."""
-    await keeper.applied()
+    await keeper.at_rest()
     state, numbers, store = keeper.state, keeper.numbers, keeper.row.store
     view = state.view
-    if view is None or state.capturing:
+    if view is None:
         return False
     waiting: dict[int, int] = {}
     while unknown := [each for each in waiting_positions(state) if each not in waiting]:
@@ -54,7 +54,7 @@ async def give(keeper: Keeper, send: Send) -> bool:
                 waiting[each] = await keeper.place_of(each)
             except (Corrupt, NotFound):
                 return False
-        await keeper.applied()
+        await keeper.at_rest()
     position = state.position
     held = numbers.needed() | {segment_of(place) for place in waiting.values()}
     files = [file for number in numbers.installed if (file := numbers.file(number)) is not None]

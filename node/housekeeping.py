@@ -127,7 +127,7 @@ class Housekeeping:
         keeper, store = self._keeper, self._store
         if keeper.row.broken is not None:
             return True  # the state is behind its own index, and a good snapshot would have to go
-        await keeper.applied()
+        await keeper.at_rest()
         position = keeper.state.position
         if position == 0:
             return True

@@ -24,6 +24,7 @@ from .aging import next_due
 from .apply import VERSIONS, apply
 from .cache import Cache
 from .calls import Calls, Key, key_of
+from .capture import hashing, state_hash
 from .commands import PID_BYTES, Command, Head, decode_head
 from .effects import Answer, Appended, Code, Configured, Created, Deleted, Effect, Result
 from .errors import Corrupt, DuckrowError, Full, NoQuorum, NotFound, Timeout
@@ -80,6 +81,7 @@ class Keeper:
         self._heads: dict[bytes, Head] = {}  # of what was submitted here, decoded
         self._nursery: trio.Nursery | None = None
         self._finding = trio.Event()  # of the item that is being applied: older bodies
+        self._hashed = trio.lowlevel.ParkingLot()  # until the hash of the state is made
         self._due: int | None = None  # when the clock task will look next
         self._due_changed = trio.Event()
 
@@ -261,6 +263,31 @@ class Keeper:
         """Waits until index and state are of one moment; no checkpoint if they are."""
         while self.numbers.covered < self.state.position:
             await self._finding.wait()
+
+    async def at_rest(self) -> None:
+        """As `applied`; and nobody goes over the state slice by slice."""
+        await self.applied()
+        while self.state.capturing:
+            await self._hashed.park()
+            await self.applied()
+
+    async def hashed(self) -> tuple[int, bytes, float]:
+        """A position, the hash of the state there, and how long that took by itself.  Meanwhile the
+        others get their turns; unless a snapshot is being written, which takes its time.
+        """
+        position, began = self.state.position, trio.current_time()
+        if self.state.capturing:
+            return position, state_hash(self.state), trio.current_time() - began
+        slices, found, took = hashing(self.state), b"", 0.0
+        try:
+            for each in slices:
+                found, took = each, took + trio.current_time() - began
+                await trio.lowlevel.checkpoint()
+                began = trio.current_time()
+        finally:
+            slices.close()
+            self._hashed.unpark_all()
+        return position, found, took
 
     async def _find(self, places: dict[int, int]) -> None:
         """Where the bodies of older items lie; one that is damaged is told when it is read."""

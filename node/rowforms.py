@@ -45,6 +45,11 @@ class Form(NamedTuple):
             return iter(table.rows.items())
         return iter(sorted(table.rows.items(), key=itemgetter(0)))
 
+    def begin(self, state: State, *, in_order: bool) -> Iterator[tuple[Any, Any]]:
+        """The same as of this moment, however slowly they are taken; or in any order."""
+        table = self.table(state)
+        return table.begin(list.sort if in_order and not isinstance(table, Recent) else None)
+
 
 def encode_chunks(key: int, partition: Partition) -> Iterator[Row]:
     """The full chunks of runs, a row each, since together they may be larger than a capture's chunk."""

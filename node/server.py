@@ -16,7 +16,6 @@ import attrs
 import trio
 
 from . import frames, requests
-from .capture import state_hash
 from .env import Peer
 from .errors import DiskFailed, NoQuorum, Refused, Timeout, UnknownVersion
 from .events import ERROR, INFO, WARNING, Note, unheard
@@ -243,7 +242,7 @@ class Server:
     async def told(self) -> dict[str, Any]:
         """What `duckrow status` shows, of other machines, too."""
         peers = await self.node.row.told()
-        status = self.status()
+        status = self._status(*await self._hash.of(self.node))
         for name in ("links", "waiting_for", "backlog", "staged"):
             if name in peers:
                 status[name] = peers[name]
@@ -254,13 +253,12 @@ class Server:
                 member["name"] = names.get(member["id"], str(member["id"]))
         return status
 
-    def status(self) -> dict[str, Any]:
+    def _status(self, hashed: int, hash_: bytes) -> dict[str, Any]:
         """What this node knows of itself."""
         node = self.node
         row = node.row.status()
         view = node.state.view
         free, size = self.space()
-        hashed, hash_ = self._hash.of(node)
         return {
             "node": self.options.name,
             "version": self.options.version,
@@ -318,15 +316,16 @@ class _Hash:
     def __init__(self) -> None:
         self._position, self._value = -1, b""
         self._not_before = 0.0
+        self._making = trio.Lock()
 
-    def of(self, node: Keeper) -> tuple[int, bytes]:
+    async def of(self, node: Keeper) -> tuple[int, bytes]:
         """A position, and the hash of the state there."""
-        began = trio.current_time()
-        if self._position != node.state.position and began >= self._not_before:
-            self._value, self._position = state_hash(node.state), node.state.position
-            took = trio.current_time() - began
-            self._not_before = began + took / HASH_SHARE
-        return self._position, self._value
+        async with self._making:
+            began = trio.current_time()
+            if self._position != node.state.position and began >= self._not_before:
+                self._position, self._value, took = await node.hashed()
+                self._not_before = trio.current_time() + took / HASH_SHARE
+            return self._position, self._value
 
 
 def and_(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ once would keep everybody waiting for some milliseconds.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 LET_GO_AT_ONCE = 8  # rows that were noted, with a change of one
@@ -48,11 +48,14 @@ class Table(Generic[K, V]):
             self._note(key)
         return self.rows.pop(key)
 
-    def begin(self) -> Iterator[tuple[K, V]]:
-        """The rows as they are now, however slowly they are taken; until `end`."""
+    def begin(self, order: Callable[[list[K]], None] | None = None) -> Iterator[tuple[K, V]]:
+        """The rows as they are now, however slowly they are taken; until `end`.
+
+        `order` brings their keys into the order in which they are to come, when the first is taken.
+        """
         assert not self._capturing, "a table is captured once at a time"
         self._capturing, self._noted = True, {}
-        return self._as_begun(list(self.rows), self._noted)
+        return self._as_begun(list(self.rows), self._noted, order)
 
     def end(self) -> None:
         self._capturing = False
@@ -69,7 +72,11 @@ class Table(Generic[K, V]):
         if not self._noted:
             self._noted = None
 
-    def _as_begun(self, keys: list[K], noted: dict[K, V]) -> Iterator[tuple[K, V]]:
+    def _as_begun(
+        self, keys: list[K], noted: dict[K, V], order: Callable[[list[K]], None] | None
+    ) -> Iterator[tuple[K, V]]:
+        if order is not None:
+            order(keys)
         for key in keys:
             yield key, noted[key] if key in noted else self.rows[key]
 

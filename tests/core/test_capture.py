@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.commandsets import drawn_by, play
 from core.rowkit import BOB, SECOND, Row
 from duckrow.node import cbor, makers
-from duckrow.node.capture import CHUNK_BYTES_MAX, capture, restore, state_hash
+from duckrow.node.capture import CHUNK_BYTES_MAX, capture, hashing, restore, state_hash
 from duckrow.node.errors import Corrupt
 from duckrow.node.limits import RUNS_MAX
 from duckrow.node.state import State
@@ -88,6 +88,25 @@ def test_what_changes_meanwhile_does_not_show() -> None:
     row.mark((7, 1))
 
     assert state_hash(restore(taking)) == expected
+
+
+def test_a_hash_that_is_made_in_slices_is_that_of_the_moment_at_which_it_was_begun() -> None:
+    row = busy()
+    row.item(*(row.batch(f"topic-{n}") for n in range(300, 0, -1)))
+    expected = state_hash(row.state)
+    slices = hashing(row.state)
+    assert next(slices) == b""
+    row.delete("b")
+    row.delete("topic-7")
+    row.create("a-first-one")
+    row.produce("c")
+    row.set(lanes_max=1, ids_max=1)
+    row.tick(99_999)
+    *others, found = slices
+
+    assert found == expected != state_hash(row.state)
+    assert len(others) > 2
+    assert not row.state.capturing
 
 
 def test_one_capture_is_taken_at_a_time() -> None:

@@ -6,6 +6,7 @@ import trio
 
 from duckrow.node import columns, makers
 from duckrow.node.alone import open_node
+from duckrow.node.capture import state_hash
 from duckrow.node.commands import Command
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
@@ -226,6 +227,44 @@ def test_what_the_node_wants_is_done_although_the_row_has_forgotten_its_lane() -
 
         assert {*node.state.topics.rows} == {"one", "two"}
         assert len(node.state.lanes) == 1
+
+    run(Machine(), work)
+
+
+def test_while_a_hash_of_the_state_is_made_others_get_their_turns_and_snapshots_wait() -> None:
+    """As often as may be, beside a snapshot every forty items."""
+
+    async def work(node: Keeper) -> None:
+        turns, hashes = [0], dict[int, set[bytes]]()
+
+        async def hash_on() -> None:
+            while True:
+                before = turns[0]
+                position, value, _ = await node.hashed()
+                if len(node.state.topics) == 300 and turns[0] > before:
+                    hashes.setdefault(position, set()).add(value)
+                await trio.lowlevel.checkpoint()
+
+        async def take_turns() -> None:
+            while True:
+                turns[0] += 1
+                await trio.lowlevel.checkpoint()
+
+        await trio.sleep(1.0)
+        for n in range(300):
+            await node.order(produce(1, topic=f"topic-{n}"))
+        snapshots = node.tally.snapshot_position
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hash_on)
+            nursery.start_soon(take_turns)
+            for n in range(100):
+                await node.order(produce(2, topic=f"topic-{n}"))
+            nursery.cancel_scope.cancel()
+
+        assert len(hashes) > 10
+        assert all(len(values) == 1 for values in hashes.values())
+        assert node.tally.snapshot_position > snapshots
+        assert (await node.hashed())[:2] == (node.state.position, state_hash(node.state))
 
     run(Machine(), work)
 
