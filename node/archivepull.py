@@ -314,5 +314,5 @@ def _key(batch: Batch) -> Key:
 
 def _done(after: After, partition: int) -> int | None:
     if isinstance(after, Cursor):
-        return after.done.get(partition)
+        return after.done_in(partition)
     return after if isinstance(after, int) else None

@@ -7,8 +7,8 @@
     Cursor(since=t)   from the first entry at or after a time, in microseconds
 
 All of them become a `Cursor`, which means the same on every node: numbers and positions do not
-depend on where they are looked up.  A partition that a cursor does not name is one that grew later;
-it is read from `since` on, that is, whole.
+depend on where they are looked up.  A partition that a cursor does not name, while it names others,
+is one that grew later; it is read from `since` on, that is, whole: nothing of it is done.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ class Cursor:
 
     done: Mapping[int, int] = attrs.field(factory=dict)
     since: int = 0
+
+    def done_in(self, partition: int) -> int | None:
+        """The last number done; None: where it begins depends on what there is."""
+        nothing = 0 if self.done and not self.since else None
+        return self.done.get(partition, nothing)
 
 
 @attrs.frozen
@@ -142,7 +147,7 @@ def starts(
     found: dict[int, int] = {}
     missing = 0
     for partition, (first, _) in spans.items():
-        done = cursor.done.get(partition)
+        done = cursor.done_in(partition)
         if done is not None:
             missing += max(0, first - 1 - done)
             found[partition] = max(first, done + 1)

@@ -196,4 +196,5 @@ def test_what_the_node_lacks_lies_between_the_cursor_and_what_it_keeps() -> None
 
     assert lacking(0, spans) == {0: Span(1, 10), 1: Span(1, 4)}
     assert lacking(Cursor({0: 10, 1: 2}), spans) == {1: Span(3, 4)}
-    assert lacking(Cursor({1: 7}), spans) == {}
+    assert lacking(Cursor({1: 7}), spans) == {0: Span(1, 10)}, "it came later: nothing is done"
+    assert lacking(Cursor({1: 7}, since=5), spans) == {}, "it begins where the time is"

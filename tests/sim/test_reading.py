@@ -308,6 +308,21 @@ def test_partitions_that_come_later_are_read_whole() -> None:
     assert read(pull(library, after=after)) == library.there()[3:]
 
 
+def test_what_a_partition_that_came_later_has_lost_is_counted_as_missing() -> None:
+    library = Library()
+    library.create(partitions=1)
+    library.add(count=3)
+    after = pull(library).after
+    library.configure(partitions=2)
+    library.add(count=5, partition=1)
+    library.prune(4, partition=1)
+
+    pulled = pull(library, after=after)
+    assert (pulled.missing, read(pulled)) == (4, library.there(partition=1))
+    assert pull(library, after=pulled.after).missing == 0
+    assert pull(library, after=FIRST).missing == 0, "it begins with the first there is"
+
+
 def test_the_last_k_of_several_partitions_are_those_of_the_row() -> None:
     library = Library()
     library.create(partitions=3)
