@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import attrs
@@ -124,12 +125,13 @@ class Journal:
         self._waiting = waiting
         damaged = store.exposed
         incarnation = env.rng.getrandbits(INCARNATION_BITS)
-        await store.begin(incarnation)
+        await store.reserve.insist(partial(store.begin, incarnation))
         if self._doubted:
             # A sync failed, and what the kernel had may be gone: nobody vouches for its boot (X1).
             for start in older:
                 head = start._replace(boot_id="").encode()
-                await store.appending.note(RecordKind.START, head)
+                note = partial(store.appending.note, RecordKind.START, head)
+                await store.reserve.insist(note)
             await store.sync()
             await doubt.clear_doubt(disk)
         if self._copied:

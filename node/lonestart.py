@@ -13,7 +13,7 @@ from typing import Final
 
 from .chronicle import Chronicle
 from .env import Env
-from .errors import Conflict, Corrupt, Full
+from .errors import Conflict, Corrupt
 from .proof import Proof
 from .registerform import is_binding
 from .row import Member, View
@@ -58,14 +58,14 @@ class LoneStart:
         Raises:
             Full, DiskFailed.
         """
-        chronicle, rng = self._store.chronicle, self._env.rng
+        chronicle, rng, insist = self._store.chronicle, self._env.rng, self._store.reserve.insist
         before = chronicle.newest_view
         lost = self._copied or may_have_lost(chronicle, self._env.boot_id, doubted=self._doubted)
         if self._copied:
             self._store.take_new_name()
         incarnation = rng.getrandbits(INCARNATION_BITS)
-        await self._insist(lambda: self._store.begin(incarnation))
-        await self._insist(self._store.appending.order_waiting)
+        await insist(lambda: self._store.begin(incarnation))
+        await insist(self._store.appending.order_waiting)
         if before is None:
             cluster, lineage, number = rng.randbytes(16), rng.getrandbits(LINEAGE_BITS), 1
         else:
@@ -82,19 +82,9 @@ class LoneStart:
             cut=((self._id, chronicle.heard.get(self._id, 0)),) if before else (),
             cont=(self._id,) if before else (),
         )
-        await self._insist(lambda: self._store.appending.install(view))
+        await insist(lambda: self._store.appending.install(view))
         await self._store.sync()
         return number
-
-    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
-        """What a start has to write may use the reserve."""
-        while True:
-            try:
-                await step()
-                return
-            except Full:
-                if not await self._store.reserve.give_up(last=True):
-                    raise
 
 
 async def lost_end(

@@ -15,7 +15,7 @@ was given up for a write is not taken back before it is done.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from .env import Disk
@@ -141,6 +141,20 @@ class Reserve:
             if not gone:  # cancelled: it is still there
                 self._held[name] = None
         return True
+
+    async def insist(self, step: Callable[[], Awaitable[None]]) -> None:
+        """What a start has to write may use the reserve.
+
+        Raises:
+            Full: even so it does not fit.
+        """
+        while True:
+            try:
+                await step()
+                return
+            except Full:
+                if not await self.give_up(last=True):
+                    raise
 
     def full(self) -> Full:
         """What a caller is told whose command was not written."""

@@ -466,3 +466,21 @@ def test_after_a_failed_sync_no_start_vouches_for_its_boot() -> None:
     machine.run(look)
 
     assert boots == ["boot-9-0", "", ""]
+
+
+def test_a_start_on_a_full_disk_may_use_the_reserve_as_that_of_a_node_alone_does() -> None:
+    machine, tale = Machine(10), Tale(small(level=FSYNC))
+    machine.run(tale.life(begin, orderly=False))
+    machine.media.capacity = machine.media.used
+    reserve, counts = [], [1]
+
+    async def start(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, small(), ME)
+        reserve.append("row/reserve" in machine.media.paths())
+        counts.append(journal.recovered.start_count)
+
+    for _ in range(30):  # each writes something
+        machine.run(start)
+
+    assert (reserve[0], reserve[-1]) == (True, False)
+    assert counts == sorted(set(counts))
