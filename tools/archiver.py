@@ -62,7 +62,8 @@ class Archiver:
     entries: int = attrs.field(default=0, init=False)  # that have become safe
     later: bool = attrs.field(default=False, init=False)  # some wait until the node has synced them
     _told: str | None = attrs.field(default=None, init=False)  # the trouble that the node knows
-    _there: dict[tuple[str, int], list[Span]] = attrs.field(factory=dict, init=False)
+    # Files of a partition, by the id of its topic: another one may have the same name later.
+    _there: dict[tuple[int, int], list[Span]] = attrs.field(factory=dict, init=False)
 
     def round(self) -> bool:
         """Everything that is due, or some of it; whether anything was done.
@@ -82,7 +83,7 @@ class Archiver:
                 try:
                     self._partition(pin, pinned.durable)
                 except (NotFound, Conflict, Corrupt, Refused) as error:
-                    self._there.pop((pin.topic, pin.partition), None)
+                    self._there.pop((pin.topic_id, pin.partition), None)
                     self.troubles.append(str(error))
         except OSError as error:
             self._there.clear()  # what is behind it when it comes back may be something else
@@ -146,9 +147,10 @@ class Archiver:
         """
         if pin.first - pin.kept < 1:
             return
-        key = pin.topic, pin.partition
+        key = pin.topic_id, pin.partition
         if key not in self._there:
-            self._there[key] = [each.named.span for each in self.place.files(*key)]
+            files = self.place.files(pin.topic, pin.partition)
+            self._there[key] = [each.named.span for each in files]
         there = self._there[key] = [span for span in self._there[key] if span.last >= pin.kept]
         feed = _Feed(self.client, pin, durable)
         with OtherHand[Writer | None]() as hand:

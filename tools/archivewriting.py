@@ -2,7 +2,7 @@
 
     put, put, put ──► .<name>.<node>.tmp ──► digest in the footer ──► synced ──► <name>
 
-The name that is there wins: another node has written the same rows.
+The name that is there wins: another node has written the same rows, which is made sure of.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Any, Final, Generic, Self, TypeVar
 from duckrow.node.archivefooter import Digest, Footer
 from duckrow.node.archivenames import Named, temporary
 from duckrow.node.archiveplace import Place
+from duckrow.node.archivereading import verified
 from duckrow.node.archivetables import GROUP_ROWS, schema, table
 from duckrow.node.entries import Batch
+from duckrow.node.errors import Conflict, Corrupt
 
 COMPRESSION: Final = "zstd"
 OFTEN_THE_SAME: Final = ["timestamp", "producer", "position"]  # a dictionary of these pays
@@ -43,6 +45,7 @@ class Writer:
 
         Raises:
             OSError: it cannot be written; nothing is left of it.
+            Conflict: the name stands for other rows.
         """
         try:
             if self._parquet is None:
@@ -92,11 +95,31 @@ class Writer:
         self._parquet.add_key_value_metadata(footer.pairs())
         self._parquet.close()
         self._stream.close()
-        if self._replace or not self._place.has(self.name.path):
-            self._place.publish(self._aside, self.name.path)
-        else:
+        if self._is_there(footer):
             self._place.remove(self._aside)
+        else:
+            self._place.publish(self._aside, self.name.path)
         self._parquet = self._stream = None
+
+    def _is_there(self, footer: Footer) -> bool:
+        """Whether somebody else has written the same rows meanwhile.
+
+        Raises:
+            Conflict: they are others.
+        """
+        if self._replace or not self._place.has(self.name.path):
+            return False
+        try:
+            found = verified(self._place, self.name)
+        except Corrupt:
+            return False  # ours takes its place
+        if found != footer:
+            raise Conflict(
+                f"{self._place}/{self.name.path} has other rows than this node: their digest is "
+                f"{found.digest[:16]}…, and that of the same numbers here {footer.digest[:16]}…; "
+                "`duckrow verify` and `duckrow pipeline audit` tell which nodes differ"
+            )
+        return True
 
 
 class OtherHand(Generic[T]):

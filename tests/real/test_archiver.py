@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ import duckrow
 from duckrow.node.archivenames import Named, Span
 from duckrow.node.archiveplace import MARK, Place
 from duckrow.node.archivereading import verified
+from duckrow.node.entries import Batch
 from duckrow.node.errors import Conflict
+from duckrow.tools.archivewriting import Writer
 from real.archivekit import (
     SPAN,
     archived,
@@ -111,6 +114,30 @@ def test_files_that_are_there_are_not_written_again(tmp_path: Path) -> None:
         assert {name: (tmp_path / name).stat().st_ino for name in names(tmp_path)} == before
 
 
+def test_a_name_that_another_node_was_faster_to_give_has_to_stand_for_the_same_rows(
+    tmp_path: Path,
+) -> None:
+    name, place = Named("t", 0, Span(1, SPAN)), Place(str(tmp_path))
+    with node_with_archive() as row:
+        produce(row, 500)
+        archived(archiver(row, tmp_path))
+        produce(row, 500, 7_001, topic="u")
+        same, others = (row.pull(topic, limit=SPAN, archive=True).batches for topic in "tu")
+        topic_id = row.topic("t").id
+
+        def write(batches: Sequence[Batch]) -> None:
+            Writer(place, name, topic_id, "m2").put(batches)
+
+        write(same)
+        with pytest.raises(Conflict, match="has other rows than this node"):
+            write(others)
+        (tmp_path / FIRST).write_bytes(b"PAR1 no more")
+        write(same)
+
+    assert verified(place, name).span == name.span
+    assert [each for each in names(tmp_path) if each.endswith("tmp")] == []
+
+
 def test_a_damaged_file_is_written_anew_while_the_node_has_its_entries(tmp_path: Path) -> None:
     with node_with_archive() as row:
         produce(row, 500)
@@ -139,6 +166,23 @@ def test_files_of_a_topic_that_was_deleted_are_not_taken_for_those_of_the_next_o
         archived(archiver(row, tmp_path))
         assert (pinned(row), row.status()["archive"]["trouble"]) == (0, "")
         assert [each["value"] for each in rows(tmp_path)][:1] == [b"%030d" % 7_001]
+
+
+def test_an_archiver_that_runs_on_does_not_take_them_for_those_either(tmp_path: Path) -> None:
+    """It knows the files of the old topic no more, since all that is there lies behind them."""
+    with node_with_archive() as row:
+        produce(row, 500)
+        running = archived(archiver(row, tmp_path))
+        produce(row, 200, 501)
+        archived(running)
+        row.delete_topic("t")
+        row.create_topic("t", archive=SPAN, max_entries=SPAN)
+        produce(row, 500, 7_001)
+
+        archived(running)
+
+        assert pinned(row) == 400
+        assert "which was deleted" in row.status()["archive"]["trouble"]
 
 
 def test_a_node_has_one_archiver(tmp_path: Path) -> None:
