@@ -69,7 +69,7 @@ def check(place: Place, topic: str | None = None, tell: Tell = quiet) -> Iterato
     """Reads everything; all that is wrong, in the order of the files."""
     for name, partition, files in _partitions(place.files(topic)):
         before: Span | None = None
-        ids: set[int] = set()
+        topic_id: int | None = None  # of the file before
         for file in files:
             span, path = file.named.span, file.named.path
             if before is not None and span.first > before.last + 1:
@@ -79,10 +79,10 @@ def check(place: Place, topic: str | None = None, tell: Tell = quiet) -> Iterato
                 yield Finding(path, "overlap", f"it begins before {before.last:,}, where one ends")
             before = span if before is None or span.last > before.last else before
             try:
-                ids.add(verified(place, file.named).topic_id)
-                if len(ids) > 1:
-                    ids.pop()
+                found = verified(place, file.named).topic_id
+                if topic_id not in (None, found):
                     yield Finding(path, "another topic", "the file before is of another topic")
+                topic_id = found
             except (Corrupt, Refused, FileNotFoundError) as error:
                 yield Finding(path, "damaged", str(error))
             tell(1)

@@ -1,7 +1,8 @@
 """Queries over an archive, by DuckDB: a view for each topic, and `archive` of all of them.
 
 A folder DuckDB reads itself; other file systems are read by pyarrow, which takes only the columns and
-the row groups that a query wants.  Results come as Arrow, a piece at a time.
+the row groups that a query wants.  Of files that have the same entries, since a compaction was killed, only
+the one that holds the others is read.  Results come as Arrow, a piece at a time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from duckrow.node.archivenames import Named, Span, tidy
 from duckrow.node.archiveplace import Place
 from duckrow.node.errors import NotFound, Refused
 
@@ -29,19 +31,20 @@ def query(place: Place, sql: str) -> tuple[list[str], Rows]:
         import duckdb
     except ImportError as error:
         raise Refused("queries need duckdb: pip install 'duckrow[query]'") from error
-    topics = sorted({file.named.topic for file in place.files()})
+    names = _names(place)
+    topics = sorted({name.topic for name in names})
     if not topics:
         raise NotFound(f"the archive at {place} has no files yet")
     database = duckdb.connect()
     try:
         database.execute("set timezone = 'UTC'")
         if place.local:
-            files = _text(f"{place.where}/topic=*/partition=*/*.parquet")
+            files = ", ".join(_text(place.path(name.path)) for name in names)
             kinds = "{'topic': varchar, 'partition': integer}"
-            source = f"read_parquet({files}, hive_partitioning = true, hive_types = {kinds})"
+            source = f"read_parquet([{files}], hive_partitioning = true, hive_types = {kinds})"
             database.execute(f"create view {ALL} as select * from {source}")
         else:
-            database.register(ALL, _dataset(place))
+            database.register(ALL, _dataset(place, names))
         for topic in topics:
             if topic != ALL:
                 database.execute(
@@ -56,13 +59,21 @@ def query(place: Place, sql: str) -> tuple[list[str], Rows]:
     return found.schema.names, (piece.to_pylist() for piece in found)
 
 
-def _dataset(place: Place) -> Any:
+def _names(place: Place) -> list[Named]:
+    """Of the files that have each entry once."""
+    spans: dict[tuple[str, int], list[Span]] = {}
+    for name, _ in place.files():
+        spans.setdefault((name.topic, name.partition), []).append(name.span)
+    return [Named(*each, span) for each, found in spans.items() for span in tidy(found)]
+
+
+def _dataset(place: Place, names: list[Named]) -> Any:
     import pyarrow
     from pyarrow import dataset
 
     folders = pyarrow.schema([("topic", pyarrow.string()), ("partition", pyarrow.int32())])
     return dataset.dataset(
-        place.path(),
+        [place.path(name.path) for name in names],
         format="parquet",
         filesystem=place.filesystem,
         partitioning=dataset.partitioning(folders, flavor="hive"),

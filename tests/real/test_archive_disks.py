@@ -20,6 +20,7 @@ from duckrow.node.archivereading import footer_of, verified
 from duckrow.node.errors import Exists
 from duckrow.tools.archivecare import check, compare, copy, holdings
 from duckrow.tools.archiver import Archiver
+from duckrow.tools.archivewriting import Writer
 from real.archivekit import (
     SPAN,
     archived,
@@ -338,6 +339,26 @@ def test_an_archive_lies_wherever_fsspec_finds_it(tmp_path: Path) -> None:
     assert names(tmp_path / "archive")[0] == MARK
 
 
+def test_a_file_of_another_topic_is_told_once(tmp_path: Path) -> None:
+    """What an operator put together of the folders of two topics that had one name."""
+    with node_with_archive() as row:
+        produce(row, 500)
+        found = archived(archiver(row, tmp_path))
+        (tmp_path / "topic=t").rename(tmp_path / "old")
+        row.delete_topic("t")
+        row.create_topic("t", archive=SPAN, max_entries=SPAN)
+        produce(row, 500)
+        archived(found)
+    first = f"partition=0/{Span(1, SPAN).name}"
+    (tmp_path / "old" / first).replace(tmp_path / "topic=t" / first)
+
+    wrong = [*check(Place(str(tmp_path)))]
+
+    assert [(each.what, each.file) for each in wrong] == [
+        ("another topic", f"topic=t/partition=0/{Span(101, 200).name}")
+    ]
+
+
 def test_a_query_sees_whole_files_while_others_are_written(tmp_path: Path) -> None:
     with node_with_archive(partitions=2) as row:
         found = archiver(row, tmp_path)
@@ -357,6 +378,21 @@ def test_a_query_sees_whole_files_while_others_are_written(tmp_path: Path) -> No
         None,
         "t",
     )
+
+
+@pytest.mark.parametrize("scheme", ["", "local://"])
+def test_a_query_sees_each_entry_once_after_a_compaction_that_was_killed(
+    tmp_path: Path, scheme: str
+) -> None:
+    """The large file is there, and the small ones are not gone yet."""
+    with node_with_archive() as row:
+        produce(row, 500)
+        archived(archiver(row, tmp_path))
+        batches = row.pull("t", limit=2 * SPAN, archive=True).batches
+        name = Named("t", 0, Span(1, 2 * SPAN))
+        Writer(Place(str(tmp_path)), name, row.topic("t").id, "compaction").put(batches)
+    asked = cli(f"archive query 'select count(*) n from t' --at {scheme}{tmp_path}")
+    assert asked.rows == [{"n": 400}]
 
 
 @pytest.mark.parametrize("sql", ["selec", "select x from t"])
