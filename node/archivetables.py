@@ -20,7 +20,7 @@ from .columns import Columns, write_headers
 from .entries import Batch
 from .errors import Refused
 from .limits import MIB
-from .strings import Strings
+from .strings import Strings, joined
 
 GROUP_ROWS: Final = 65_536
 GROUP_BYTES: Final = 16 * MIB  # of keys, values and headers
@@ -298,12 +298,7 @@ def _keys_of(column: Any) -> tuple[Strings | None, memoryview | None]:
 def _headers_of(column: Any) -> Strings | None:
     if column.null_count == len(column):
         return None
-    written = [
+    return joined(
         write_headers([(each["key"], each["value"]) for each in row or ()])
         for row in column.to_pylist()
-    ]
-    ends, end = array("I"), 0
-    for each in written:
-        end += len(each)
-        ends.append(end)
-    return Strings(memoryview(ends), memoryview(b"".join(written)))
+    )

@@ -3,7 +3,7 @@
     data  a p p l e p e a r f i g
     ends          5       9     12          string i is data[ends[i-1]:ends[i]], string 0 data[:5]
 
-Nothing here looks at strings one by one but `slices`, and that only if their lengths differ.  Ends
+Nothing here looks at strings one by one but `joined`, and `slices`, if their lengths differ.  Ends
 of a part of the column, or of several columns behind one another, are the old ends plus a constant:
 they are added to all at once, as one large number whose 32-bit digits they are.  That is five times
 faster than a loop, and linear.  Ends are compared with their neighbours in the same way.
@@ -14,7 +14,8 @@ from __future__ import annotations
 import functools
 import struct
 from array import array
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 _WORTH_LOOKING: Final = 16  # strings, whether they all have the same length
@@ -78,6 +79,13 @@ def even(ends: range) -> array[int]:
 def _tops(count: int) -> int:
     """The highest bit of each digit; no end has it, since columns are smaller."""
     return int.from_bytes(b"\0\0\0\x80" * count, "little")
+
+
+def joined(pieces: Iterable[bytes]) -> Strings:
+    """A column of strings that are in no column yet."""
+    found = [*pieces]
+    ends = array("I", accumulate(map(len, found)))
+    return Strings(memoryview(ends), memoryview(b"".join(found)))
 
 
 def shifted(ends: memoryview, by: int) -> bytes:

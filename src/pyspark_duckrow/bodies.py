@@ -1,13 +1,13 @@
 """Rows of Arrow as bodies of batches: the way back of arrow.py, and no row is touched either.
 
-Only what has to be looked at is: keys, to hash them; partitions and topics, if there are several.
-Rows that have headers are the exception, and written one by one.  Pure.
+Only what has to be looked at is: keys, to hash them; partitions and topics, if there are several;
+and headers, which are written one by one.  Pure.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from duckrow.node.checksum import crc32c
 from duckrow.node.columns import Columns
 from duckrow.node.errors import Refused
 from duckrow.node.limits import BATCH_ENTRIES_MAX, KEYED_ENTRIES_MAX
-from duckrow.node.strings import Strings, shifted
+from duckrow.node.strings import Strings, joined, shifted
 
 _ENTRY_BYTES: Final = 8  # what an entry costs besides its bytes, about
 _PLAIN: Final = (pa.binary(), pa.string())
@@ -110,18 +110,14 @@ def _of_key(key: bytes | str, count: int) -> int:
 
 def _cut(rows: pa.RecordBatch, most: int) -> Iterator[tuple[bytes, int, bytes | None]]:
     """Bodies, how many entries they have, and the hashes of their keys."""
-    headers = _column(rows, "headers")
     together = _columns(rows)
     is_keyed = together.keys is not None
     lo, count = 0, len(rows)
     entries_max = KEYED_ENTRIES_MAX if is_keyed else BATCH_ENTRIES_MAX
     while lo < count:
         hi = _fitting(together, lo, min(count, lo + entries_max), most)
-        if headers is not None and headers.null_count < len(headers):
-            body = _with_headers(together, headers, lo, hi)
-        else:
-            body = columns.gather([(together, lo, hi)])
-        yield body, hi - lo, columns.key_hashes(together.key_list(lo, hi)) if is_keyed else None
+        hashes = columns.key_hashes(together.key_list(lo, hi)) if is_keyed else None
+        yield columns.gather([(together, lo, hi)]), hi - lo, hashes
         lo = hi
 
 
@@ -129,18 +125,11 @@ def _fitting(together: Columns, lo: int, end: int, most: int) -> int:
     """Where a batch ends that begins there; it has at least one entry."""
 
     def size(hi: int) -> int:
-        spans = [each.span(lo, hi) for each in (together.values, together.keys) if each is not None]
+        parts = together.values, together.keys, together.headers
+        spans = [each.span(lo, hi) for each in parts if each is not None]
         return sum(stop - start for start, stop in spans) + _ENTRY_BYTES * (hi - lo)
 
     return lo + max(1, bisect_right(range(lo + 1, end + 1), most, key=size))
-
-
-def _with_headers(together: Columns, headers: pa.Array, lo: int, hi: int) -> bytes:
-    told = headers.slice(lo, hi - lo).to_pylist()
-    pairs: Sequence[Any] = [
-        tuple((each["key"], each["value"] or b"") for each in row or ()) for row in told
-    ]
-    return columns.encode(together.value_list(lo, hi), together.key_list(lo, hi), pairs)
 
 
 def _columns(rows: pa.RecordBatch) -> Columns:
@@ -156,6 +145,16 @@ def _columns(rows: pa.RecordBatch) -> Columns:
         _strings(rows.column("value")),
         None if keys is None else _strings(keys),
         nulls,
+        headers=_headers(_column(rows, "headers")),
+    )
+
+
+def _headers(column: pa.Array | None) -> Strings | None:
+    if column is None or column.null_count == len(column):
+        return None
+    return joined(
+        columns.write_headers([(each["key"], each["value"] or b"") for each in row or ()])
+        for row in column.to_pylist()
     )
 
 

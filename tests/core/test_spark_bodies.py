@@ -138,6 +138,17 @@ def test_pieces_are_as_large_as_was_said() -> None:
     assert [piece.count for piece in made] == [100] * 10
 
 
+def test_headers_count_as_well() -> None:
+    """Else they make a piece too large for a batch."""
+    headers = pa.array([[{"key": "trace", "value": b"x" * 600}]] * 10_000, HEADERS)
+    batch = pa.record_batch({"value": [b"v"] * 10_000, "headers": headers})
+
+    made = [*pieces(batch, "rides", lambda _: 1, 0, 1 << 20)]
+
+    assert sum(piece.count for piece in made) == 10_000
+    assert max(len(piece.body) for piece in made) < 1 << 20
+
+
 def test_pieces_with_keys_fit_their_heads() -> None:
     batch = pa.record_batch({"value": [b""] * 40_000, "key": [b"k"] * 40_000})
 
