@@ -54,10 +54,11 @@ class BatchReader(DataSourceReader):
 
     def _ranges(self) -> list[Range]:
         options = self._options
-        client = tasks.client_of(options)
-        extents = topics.look(client, options, tasks.archive_of(options))
+        client, archive = tasks.client_of(options), tasks.archive_of(options)
+        extents = topics.look(client, options, archive)
         start = topics.starting(client, options, extents)
         end = topics.ending(client, options, extents)
+        extents = topics.caught_up(client, options, archive, extents, start | end)
         return topics.ranges(start, end, extents, options)
 
     def _wanted(self, ranges: list[Range]) -> list[Range]:

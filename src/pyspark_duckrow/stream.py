@@ -50,7 +50,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the names of Spark
         if self._initial is None:  # Spark asks twice, and latest is another place by then
-            self._look()
+            if self._available is None:  # else it would begin behind where it is to end
+                self._look()
             self._initial = topics.starting(self._client, self._options, self._known)
         return offsets.written(self._initial)
 
@@ -66,13 +67,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available = self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        begin = offsets.read(start)
-        if self._available is not None:
-            return offsets.written(self._taken(begin, self._available, limit))
-        self._refresh(begin)
-        topics.check_there(begin, self._known, fail=self._options.fail_on_loss)
-        ends = self._ends()
-        if self._is_too_little(begin, ends):
+        begin, before = offsets.read(start), {**self._known}
+        if self._available is None:
+            self._refresh(begin)
+        self._catch_up(begin)
+        fail = self._options.fail_on_loss
+        topics.check_there(begin, self._known, fail=fail)
+        anew = topics.made_anew(begin, before, self._known, fail=fail)
+        if anew:
+            return offsets.written(begin | anew)  # a batch of nothing, behind which it begins
+        ends = self._available or self._ends()
+        if self._available is None and self._is_too_little(begin, ends):
             return start
         taken = self._taken(begin, ends, limit)
         if taken != begin:
@@ -84,9 +89,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
         begin, ends = offsets.read(start), offsets.read(end)
-        known = self._ends()
-        if any(number > known.get(place, 0) for place, number in ends.items()):
+        if not self._known:
             self._look()  # of a batch that an earlier life of the query had begun
+        self._catch_up(begin | ends)
         ranges = topics.ranges(begin, ends, self._known, self._options)
         return batch.tasks_of(ranges, self._options)
 
@@ -112,6 +117,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         archive = tasks.archive_of(self._options)
         self._known = topics.look(self._client, self._options, archive)
         self._look_at = time.monotonic() + LOOK_SECONDS
+
+    def _catch_up(self, wanted: Offsets) -> None:
+        """To what was told of these places before, perhaps by another node than the one that answers now."""
+        archive = tasks.archive_of(self._options)
+        known = topics.caught_up(self._client, self._options, archive, self._known, wanted)
+        if known is not self._known:
+            self._known = known
+            if self._available is not None:
+                self._available = self._ends()
 
     def _refresh(self, begin: Offsets) -> None:
         """Learns what is new; waits for it, if all that is known was read."""

@@ -60,6 +60,21 @@ def look(client: Client, options: Options, archive: Archive | None = None) -> Ex
     return found if archive is None else _with_archive(client, archive, found)
 
 
+def caught_up(
+    client: Client, options: Options, archive: Archive | None, known: Extents, wanted: Offsets
+) -> Extents:
+    """The same, or looked at again: a node that has less than is wanted may only be behind another one,
+    which told it.
+
+    Raises:
+        DuckrowError: the node cannot catch up.
+    """
+    if all(number <= known.get(place, _NOTHING).next for place, number in wanted.items()):
+        return known
+    client.barrier()
+    return look(client, options, archive)
+
+
 def names(client: Client, options: Options) -> list[str]:
     """The topics that are meant, whether there are such or not."""
     if options.pattern:
@@ -167,6 +182,25 @@ def check_there(begin: Offsets, extents: Extents, *, fail: bool) -> None:
         extent = extents.get(place)
         if extent is None or first > extent.next:
             lost(_ends_before(place, extent, first), fail)
+
+
+def made_anew(begin: Offsets, before: Extents, now: Extents, *, fail: bool) -> Offsets:
+    """Where topics begin that were deleted while a stream has read them, and made again.
+
+    Raises:
+        Refused: there are such, and that is not allowed.
+    """
+    found = {}
+    for place, first in begin.items():
+        old, new = (each.get(place, _NOTHING) for each in (before, now))
+        if old.topic_id and new.topic_id and old.topic_id != new.topic_id and first != new.first:
+            lost(
+                f"topic {place[0]!r} is another one now: the one of which partition {place[1]} was read "
+                f"up to {first - 1:,} was deleted",
+                fail,
+            )
+            found[place] = new.first
+    return found
 
 
 def within(place: Place, first: int, next_: int, extent: Extent, fail: bool) -> tuple[int, int]:
