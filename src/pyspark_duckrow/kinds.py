@@ -19,7 +19,7 @@ TIME_MOST: Final = 253_402_300_799_999  # milliseconds: the last that Python's d
 
 def nodes(name: str, text: str) -> str:
     url = text.strip() if "://" in text else "duck://" + text.replace(" ", "")
-    read_url(url)
+    _checked(name, text, read_url, url)
     return url
 
 
@@ -28,7 +28,7 @@ def names(name: str, text: str) -> tuple[str, ...]:
     if not found:
         raise Refused(f"option {name} = {text!r}: name one topic or more, as in 'rides,stops'")
     for each in found:
-        check_topic_name(each)
+        _checked(name, text, check_topic_name, each)
     return found
 
 
@@ -55,11 +55,13 @@ def assigned(name: str, text: str) -> tuple[Place, ...]:
         raise Refused(
             f'option {name} = {text!r}: give partitions of topics, as in {{"rides": [0, 1]}}'
         )
+    for each in found:
+        _checked(name, text, check_topic_name, each)
     return tuple(sorted(pairs))
 
 
 def topic(name: str, text: str) -> str:
-    check_topic_name(text)
+    _checked(name, text, check_topic_name, text)
     return text
 
 
@@ -137,6 +139,13 @@ def text(name: str, text: str) -> str:
     if not text:
         raise Refused(f"option {name} is empty")
     return text
+
+
+def _checked(name: str, text: str, check: Callable[[str], object], part: str) -> None:
+    try:
+        check(part)
+    except Refused as error:
+        raise Refused(f"option {name} = {text!r}: {error}") from error
 
 
 def _json(name: str, text: str, example: str) -> dict[str, Any]:
