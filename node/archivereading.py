@@ -231,6 +231,8 @@ class Archive:
                 files = self.place.files(topic, partition)
             except OSError as error:
                 raise self._away(error) from error
+            if not files:
+                self.reach()  # else a disk that is away would be an archive without entries
             self._spans[key] = tidy(file.named.span for file in files)
         return self._spans[key]
 

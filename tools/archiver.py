@@ -205,8 +205,14 @@ class Archiver:
         return True
 
     def _safe(self, pin: Pin, writer: Writer | None) -> None:
-        """Of a file that was finished."""
+        """Of a file that was finished.
+
+        Raises:
+            OSError: it is not in the archive, whose disk has gone since the round began.
+        """
         if writer is not None:
+            if not self.place.mark():
+                raise OSError(f"it has gone while {writer.name.path} was written: is it mounted?")
             self.files += 1
             log.debug("archived file=%s", writer.name.path)
             self._is_safe(pin, writer.name.span)

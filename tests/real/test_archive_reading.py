@@ -187,6 +187,22 @@ def test_a_place_that_is_not_there_is_told(place: Path, url: str) -> None:
         assert row.pull("t", archive=moved)[0].number == 1
 
 
+def test_a_disk_that_goes_away_while_it_is_read_is_no_archive_without_entries(
+    place: Path, url: str
+) -> None:
+    """Where it was mounted there is an empty folder."""
+    with duckrow.connect(url) as row:
+        first = row.pull("t", archive=True, limit=50)
+        place.rename(place.with_name("away"))
+        place.mkdir()
+        with pytest.raises(NotFound, match="no archive at"):
+            while first := row.pull("t", first.after, archive=True, limit=50):
+                assert not first.missing
+        place.rmdir()
+        place.with_name("away").rename(place)
+        assert row.pull("t", first.after, archive=True)[0].number == first[-1].number + 1
+
+
 def test_a_damaged_file_is_told_and_no_wrong_entry_is_given(place: Path) -> None:
     """A bit of every seventh byte; what is not told was of no consequence to the entries."""
     with node_with_archive() as row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import signal
 import urllib.request
 from collections.abc import Sequence
@@ -183,6 +184,30 @@ def test_an_archiver_that_runs_on_does_not_take_them_for_those_either(tmp_path: 
 
         assert pinned(row) == 400
         assert "which was deleted" in row.status()["archive"]["trouble"]
+
+
+def test_what_was_written_where_the_disk_had_been_is_not_in_the_archive(tmp_path: Path) -> None:
+    """It goes away in the middle of a round, and leaves the folder where it was mounted."""
+    place, away = tmp_path / "archive", tmp_path / "away"
+
+    def unmounted() -> bool:
+        if not away.exists():
+            place.rename(away)
+            place.mkdir()
+        return False
+
+    with node_with_archive() as row:
+        produce(row, 500)
+        found = archiver(row, place)
+        found.stopped = unmounted
+        found.round()
+        assert pinned(row) == 400
+        assert "has gone while" in row.status()["archive"]["trouble"]
+        shutil.rmtree(place)
+        away.rename(place)
+        away.touch()
+        assert archived(found).entries == 400
+    assert [each["offset"] for each in rows(place)] == [*range(1, 401)]
 
 
 def test_a_node_has_one_archiver(tmp_path: Path) -> None:
