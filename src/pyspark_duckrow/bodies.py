@@ -1,15 +1,20 @@
 """Rows of Arrow as bodies of batches: the way back of arrow.py, and no row is touched either.
 
-Only what has to be looked at is: keys, to hash them; partitions and topics, if there are several;
-and headers, which are written one by one.  Pure.
+    record batches ──► rows of each partition, gathered ──► a piece, as soon as it is large enough
+
+A commit names every piece, so rows of several record batches go into one.  Only what has to be looked at
+is: keys, to hash them; partitions and topics, if there are several; and headers, which are written one by
+one.  Pure.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
+import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,9 +22,10 @@ from duckrow.node import columns
 from duckrow.node.checksum import crc32c
 from duckrow.node.columns import Columns
 from duckrow.node.errors import Refused
-from duckrow.node.limits import BATCH_ENTRIES_MAX, KEYED_ENTRIES_MAX
+from duckrow.node.limits import BATCH_ENTRIES_MAX, KEYED_ENTRIES_MAX, MIB
 from duckrow.node.strings import Strings, joined, shifted
 
+GATHERED_BYTES: Final = 32 * MIB  # of all partitions; then all that is gathered goes
 _ENTRY_BYTES: Final = 8  # what an entry costs besides its bytes, about
 _PLAIN: Final = (pa.binary(), pa.string())
 
@@ -35,8 +41,38 @@ class Piece(NamedTuple):
     key_hashes: bytes | None
 
 
+@attrs.define
+class _Gathered:
+    """Rows of one partition that are no piece yet."""
+
+    spans: list[columns.Span] = attrs.Factory(list)
+    entries: int = 0
+    size: int = 0  # in bytes, about
+    is_keyed: bool = False
+
+    def take(self, rows: Columns, lo: int, most: int) -> int:
+        """Those from `lo` on that fit, at least one if there is nothing yet; where the next one is."""
+        is_keyed = self.is_keyed or rows.keys is not None
+        room = (KEYED_ENTRIES_MAX if is_keyed else BATCH_ENTRIES_MAX) - self.entries
+        ends = range(lo + 1, min(len(rows), lo + room) + 1)
+        hi = lo + bisect_right(ends, most - self.size, key=lambda end: _size(rows, lo, end))
+        if hi == lo and not self.spans:
+            hi += 1
+        if hi > lo:
+            self.spans.append((rows, lo, hi))
+            self.entries, self.size = self.entries + hi - lo, self.size + _size(rows, lo, hi)
+            self.is_keyed = is_keyed
+        return hi
+
+    def piece(self, topic: str, partition: int, partitions: int) -> Piece:
+        keys = chain.from_iterable(rows.key_list(lo, hi) for rows, lo, hi in self.spans)
+        hashes = columns.key_hashes(keys) if self.is_keyed else None
+        body = columns.gather(self.spans)
+        return Piece(topic, partition, partitions, body, self.entries, hashes)
+
+
 def pieces(
-    rows: pa.RecordBatch,
+    batches: Iterable[pa.RecordBatch],
     topic: str,
     partitions: Callable[[str], int],
     turn: int,
@@ -44,19 +80,31 @@ def pieces(
 ) -> Iterator[Piece]:
     """All rows, for their topics and partitions, in their order there, about `most` bytes in one.
 
-    `turn` chooses the partition of rows that say nothing of it.
+    `turn` chooses the partition of rows that say nothing of it; with each batch it is the next one.
 
     Raises:
         Refused: a row without a value or a topic.
     """
-    for name in ("value", "topic"):
-        if name in rows.schema.names and (name != "topic" or not topic):
-            _check_no_nulls(rows, name)
-    for name, of_topic in _by_topic(rows, topic):
-        count = partitions(name)
-        for partition, chosen in _by_partition(of_topic, count, turn % count):
-            for body, entries, hashes in _cut(chosen, most):
-                yield Piece(name, partition, count, body, entries, hashes)
+    waiting: dict[tuple[str, int], _Gathered] = {}
+
+    def taken(place: tuple[str, int]) -> Piece:
+        return waiting.pop(place).piece(*place, partitions(place[0]))
+
+    for number, rows in enumerate(batches, start=turn):
+        for name in ("value", "topic"):
+            if name in rows.schema.names and (name != "topic" or not topic):
+                _check_no_nulls(rows, name)
+        for name, of_topic in _by_topic(rows, topic):
+            count = partitions(name)
+            for partition, chosen in _by_partition(of_topic, count, number % count):
+                together, lo, place = _columns(chosen), 0, (name, partition)
+                while lo < len(chosen):
+                    lo = waiting.setdefault(place, _Gathered()).take(together, lo, most)
+                    if lo < len(chosen):
+                        yield taken(place)
+        if sum(each.size for each in waiting.values()) >= GATHERED_BYTES:
+            yield from map(taken, [*waiting])
+    yield from map(taken, [*waiting])
 
 
 def _check_no_nulls(rows: pa.RecordBatch, name: str) -> None:
@@ -108,28 +156,10 @@ def _of_key(key: bytes | str, count: int) -> int:
     return (crc32c(raw) if raw else 0) % count
 
 
-def _cut(rows: pa.RecordBatch, most: int) -> Iterator[tuple[bytes, int, bytes | None]]:
-    """Bodies, how many entries they have, and the hashes of their keys."""
-    together = _columns(rows)
-    is_keyed = together.keys is not None
-    lo, count = 0, len(rows)
-    entries_max = KEYED_ENTRIES_MAX if is_keyed else BATCH_ENTRIES_MAX
-    while lo < count:
-        hi = _fitting(together, lo, min(count, lo + entries_max), most)
-        hashes = columns.key_hashes(together.key_list(lo, hi)) if is_keyed else None
-        yield columns.gather([(together, lo, hi)]), hi - lo, hashes
-        lo = hi
-
-
-def _fitting(together: Columns, lo: int, end: int, most: int) -> int:
-    """Where a batch ends that begins there; it has at least one entry."""
-
-    def size(hi: int) -> int:
-        parts = together.values, together.keys, together.headers
-        spans = [each.span(lo, hi) for each in parts if each is not None]
-        return sum(stop - start for start, stop in spans) + _ENTRY_BYTES * (hi - lo)
-
-    return lo + max(1, bisect_right(range(lo + 1, end + 1), most, key=size))
+def _size(rows: Columns, lo: int, hi: int) -> int:
+    parts = rows.values, rows.keys, rows.headers
+    spans = [each.span(lo, hi) for each in parts if each is not None]
+    return sum(stop - start for start, stop in spans) + _ENTRY_BYTES * (hi - lo)
 
 
 def _columns(rows: pa.RecordBatch) -> Columns:

@@ -160,16 +160,15 @@ def _stage(
                 counts[topic] = 1
         return counts[topic]
 
-    for turn, each in enumerate(rows, start=task):
-        for piece in pieces(each, options.topic, partitions, turn, options.stage_bytes):
-            staging.put(
-                piece.topic,
-                piece.body,
-                piece.count,
-                partition=piece.partition,
-                partitions=piece.partitions,
-                key_hashes=piece.key_hashes,
-            )
+    for piece in pieces(rows, options.topic, partitions, task, options.stage_bytes):
+        staging.put(
+            piece.topic,
+            piece.body,
+            piece.count,
+            partition=piece.partition,
+            partitions=piece.partitions,
+            key_hashes=piece.key_hashes,
+        )
     return staging.names()
 
 

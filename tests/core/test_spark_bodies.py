@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from duckrow.node import columns
 from duckrow.node.commands import COMMON_FIELDS
 from duckrow.node.errors import Refused
+from pyspark_duckrow import bodies
 from pyspark_duckrow.bodies import Piece, pieces
 from pyspark_duckrow.sink import chunks
 
@@ -93,9 +95,12 @@ def test_every_row_is_an_entry_of_its_topic_and_partition_in_its_order(
     lo = data.draw(st.integers(0, len(rows) - 1))
     hi = data.draw(st.integers(lo + 1, len(rows)))
 
-    made = [*pieces(batch.slice(lo, hi - lo), "", lambda _: count, 7, most)]
+    cuts = data.draw(st.sets(st.integers(lo, hi), max_size=3))
+    bounds = [*pairwise(sorted({lo, hi} | cuts))]
+    batches = [batch.slice(begin, end - begin) for begin, end in bounds]
 
-    otherwise = 7 % count
+    made = [*pieces(batches, "", lambda _: count, 7, most)]
+
     expected = [
         {
             "key": raw(key),
@@ -104,11 +109,12 @@ def test_every_row_is_an_entry_of_its_topic_and_partition_in_its_order(
             "topic": topic,
             "at": place
             if place is not None
-            else otherwise
+            else turn % count
             if count == 1 or key is None
             else int.from_bytes(columns.key_hashes([raw(key)]), "little") % count,
         }
-        for value, key, topic, place, row_headers in rows[lo:hi]
+        for turn, (begin, end) in enumerate(bounds, 7)
+        for value, key, topic, place, row_headers in rows[begin:end]
     ]
     assert by_place([row for piece in made for row in unpacked(piece)]) == by_place(expected)
 
@@ -116,7 +122,7 @@ def test_every_row_is_an_entry_of_its_topic_and_partition_in_its_order(
 def test_the_topic_that_is_told_goes_before_the_column() -> None:
     batch = pa.record_batch({"value": ["a", "b"], "topic": ["x", None]})
 
-    (made,) = pieces(batch, "rides", lambda _: 1, 0, 1000)
+    (made,) = pieces([batch], "rides", lambda _: 1, 0, 1000)
 
     assert (made.topic, made.count) == ("rides", 2)
 
@@ -127,15 +133,34 @@ def test_a_row_without_a_value_or_a_topic_is_told(column: str) -> None:
     rows[column] = ["a", None, None]
 
     with pytest.raises(Refused, match=f"2 of 3 rows have no {column}, the first of them row 1"):
-        [*pieces(pa.record_batch(rows), "", lambda _: 1, 0, 1000)]
+        [*pieces([pa.record_batch(rows)], "", lambda _: 1, 0, 1000)]
 
 
 def test_pieces_are_as_large_as_was_said() -> None:
     batch = pa.record_batch({"value": [b"x" * 92] * 1000})
 
-    made = [*pieces(batch, "rides", lambda _: 1, 0, 10_000)]
+    made = [*pieces([batch], "rides", lambda _: 1, 0, 10_000)]
 
     assert [piece.count for piece in made] == [100] * 10
+
+
+def test_rows_of_several_record_batches_become_one_piece_for_each_partition() -> None:
+    """A commit names every piece, and has room for so many names only."""
+    batch = pa.record_batch({"value": [b"v"] * 100, "key": [b"%d" % n for n in range(100)]})
+
+    made = [*pieces([batch] * 20, "rides", lambda _: 4, 0, 1 << 20)]
+
+    assert sorted(piece.partition for piece in made) == [0, 1, 2, 3]
+    assert sum(piece.count for piece in made) == 2_000
+
+
+def test_what_is_gathered_goes_when_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "GATHERED_BYTES", 3_000)
+    batch = pa.record_batch({"value": [b"x" * 92] * 10})
+
+    counts = [piece.count for piece in pieces([batch] * 7, "rides", lambda _: 1, 0, 1 << 20)]
+
+    assert counts == [30, 30, 10]
 
 
 def test_headers_count_as_well() -> None:
@@ -143,7 +168,7 @@ def test_headers_count_as_well() -> None:
     headers = pa.array([[{"key": "trace", "value": b"x" * 600}]] * 10_000, HEADERS)
     batch = pa.record_batch({"value": [b"v"] * 10_000, "headers": headers})
 
-    made = [*pieces(batch, "rides", lambda _: 1, 0, 1 << 20)]
+    made = [*pieces([batch], "rides", lambda _: 1, 0, 1 << 20)]
 
     assert sum(piece.count for piece in made) == 10_000
     assert max(len(piece.body) for piece in made) < 1 << 20
@@ -152,7 +177,7 @@ def test_headers_count_as_well() -> None:
 def test_pieces_with_keys_fit_their_heads() -> None:
     batch = pa.record_batch({"value": [b""] * 40_000, "key": [b"k"] * 40_000})
 
-    made = [*pieces(batch, "rides", lambda _: 1, 0, 1 << 20)]
+    made = [*pieces([batch], "rides", lambda _: 1, 0, 1 << 20)]
 
     assert sum(piece.count for piece in made) == 40_000
     assert all(len(piece.key_hashes or b"") + 100 * COMMON_FIELDS < 65_535 for piece in made)

@@ -71,7 +71,11 @@ def test_a_url_of_a_node_is_an_address() -> None:
         ({**READ, "startingOffsets": '{"rides": {"0": -3}}'}, BATCH, "earliest, latest or {"),
         ({**READ, "fetchBytes": "9MiB"}, BATCH, "it is between 1 and 4,194,304 bytes"),
         ({**READ, "waitSeconds": "soon"}, STREAM, "'soon': it is seconds, or a time"),
-        ({**READ, "nodes": "m1:x"}, BATCH, "option nodes = 'm1:x': 'duck://m1:x': 'm1:x' is no host with a port"),
+        (
+            {**READ, "nodes": "m1:x"},
+            BATCH,
+            "option nodes = 'm1:x': 'duck://m1:x': 'm1:x' is no host with a port",
+        ),
         ({**READ, "kafka.bootstrap.servers": "m1"}, BATCH, "are the same: give one"),
         ({**NODES, "subscribe": ","}, BATCH, "name one topic or more"),
         ({**NODES, "subscribe": "a/b"}, BATCH, "option subscribe = 'a/b': the topic name"),
