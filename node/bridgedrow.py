@@ -178,14 +178,6 @@ class BridgedRow:
             return False
         return self._unsettled.forget(command.head)
 
-    async def staged(self) -> list[Command]:
-        """None: the bridge itself submits again what it has staged, before anything newer (P3)."""
-        return []
-
-    def settle(self, bundle: Name) -> None:
-        if self._output is not None:
-            self._send(wire.frame([int(Said.SETTLE), [list(bundle)]]))
-
     async def take(self) -> list[Item]:
         """See `KeptRow.take`; what the last call gave is applied, and so it is settled."""
         self._applied += self._taken
