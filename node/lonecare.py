@@ -1,7 +1,7 @@
 """Care for the disk of a lone row, in the background: what an item does not wait for.
 
 written ─► sync          at once at level fsync, soon at write, never at memory
-sealed  ─► index file    not in the space of the reserve: it only saves time
+sealed  ─► index file    also in the space of the reserve: without one a segment never goes
 full    ─► looked at     every second, until there is room
 weekly  ─► scrub         scrubrounds.py
 """
@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from .limits import KIB
-from .reserve import HARD, OK
+from .reserve import OK
 from .rowstore import RowStore
 from .scrubrounds import ScrubRounds
 from .storeoptions import MEMORY, WRITE
@@ -96,6 +96,6 @@ class Care:
             if store.unindexed:
                 if store.options.level == MEMORY:
                     await store.sync()  # a sealed segment is made durable at every level
-                while store.reserve.state == HARD or not await store.index_sealed():
+                while not await store.index_sealed():
                     await trio.sleep(store.options.reserve_seconds)
             await self._indexer.wait()

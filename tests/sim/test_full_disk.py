@@ -100,6 +100,28 @@ def test_a_disk_that_others_filled_to_the_last_byte_has_room_again(
     run(machine, lambda node: goes_on(node, machine), options(segment))
 
 
+def test_segments_without_an_index_file_get_it_on_a_full_disk() -> None:
+    """However they came to have none: without one nothing goes, and nothing else ends it."""
+    machine = Machine(1)
+
+    async def work(node: Keeper) -> None:
+        media, store = machine.media, node.row.store
+        await fill(node, 1_000, 50)
+        media.sync_latency = 0.01
+        while not store.unindexed:
+            await fill(node, 1_000, 1)
+        media.capacity = media.used
+        while not await is_refused(node):
+            pass
+        assert store.unindexed
+        assert node.row.status().disk == "hard"
+        await make_room(node, "pruned")
+        await trio.sleep(PATIENCE)
+        assert not store.unindexed
+
+    run(machine, work, options(16 * KIB))
+
+
 @pytest.mark.parametrize("how", ["the archive is switched off", "the archiver comes"])
 @pytest.mark.parametrize("blocks", [0, 3])
 def test_a_disk_that_is_full_of_what_was_kept_for_an_archive_has_room_again(
