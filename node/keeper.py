@@ -32,6 +32,7 @@ from .keptrow import KeptRow
 from .numbers import Numbers, older
 from .pins import Pins
 from .reading import Reader
+from .reserve import OK
 from .row import Bundle, Item
 from .settings import Create
 from .state import State
@@ -40,6 +41,7 @@ from .waiters import Waiters
 
 NOWHERE = 0  # no segment has this number
 REMIND_SECONDS_MIN = 0.001  # between two clock commands
+REMIND_SECONDS_TIGHT = 1.0  # the same on a full disk, where each takes space of what makes room
 REMIND_SECONDS_MAX = 1.0  # the wall clock may be set while somebody waits for it
 SHOWN_FIRST = 4  # readers that wait for what came; more of them would hold up its producer
 EFFECTS_AT_ONCE = 128  # of what is applied before others get a turn: some milliseconds
@@ -331,7 +333,9 @@ class Keeper:
                 continue
             behind = self.state.row_time if told >= self._due else self.wall_us()
             seconds = (self._due - behind) / 1e6
-            with trio.move_on_after(min(max(seconds, REMIND_SECONDS_MIN), REMIND_SECONDS_MAX)):
+            is_tight = self.row.status().disk != OK
+            least = REMIND_SECONDS_TIGHT if is_tight else REMIND_SECONDS_MIN
+            with trio.move_on_after(min(max(seconds, least), REMIND_SECONDS_MAX)):
                 await changed.wait()
                 continue
             if self.wall_us() >= self._due:

@@ -42,6 +42,7 @@ from .world import World
 
 # How a node may end by itself: its disk has failed, or is too full to begin.
 ENDS = (DiskFailed, Full, OSError)
+BESIDE_BYTES = 3 * BLOCK  # of the reserve go to commands and to an index file, before a snapshot
 SQUEEZED_BYTES = 200 * 1024  # so much is on the disk, at least, before it is made to run full
 ROOM_SECONDS = 60.0
 HELD_SECONDS = 5.0
@@ -334,7 +335,7 @@ class _Run:
 
         A batch that is staged, or waits, keeps the row from it on.  And where a segment is a few
         blocks, its index files take as much of the disk as it does, and more than the reserve.
-        A snapshot that is larger than the reserve does not fit either (decision 0009).
+        A snapshot that is larger than what they leave of the reserve does not fit either (decision 0009).
         """
         node = self.node
         if node is None:
@@ -347,7 +348,7 @@ class _Run:
             bool(state.stages or state.waiting)
             or self._is_small()
             or not paths  # without one it is not known how large it has to be
-            or snapshot > options.hard_reserve_bytes
+            or snapshot + BESIDE_BYTES > options.hard_reserve_bytes
         )
 
     def _is_small(self) -> bool:

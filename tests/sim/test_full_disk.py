@@ -13,6 +13,7 @@ from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.limits import KIB
 from duckrow.node.producer import Producer
+from duckrow.node.rowstore import RowStore
 from duckrow.node.storeoptions import StoreOptions
 
 from .alone import Machine
@@ -106,6 +107,7 @@ def test_segments_without_an_index_file_get_it_on_a_full_disk() -> None:
 
     async def work(node: Keeper) -> None:
         media, store = machine.media, node.row.store
+        assert isinstance(store, RowStore)
         await fill(node, 1_000, 50)
         media.sync_latency = 0.01
         while not store.unindexed:
@@ -118,6 +120,29 @@ def test_segments_without_an_index_file_get_it_on_a_full_disk() -> None:
         await make_room(node, "pruned")
         await trio.sleep(PATIENCE)
         assert not store.unindexed
+
+    run(machine, work, options(16 * KIB))
+
+
+def test_what_grows_old_bit_by_bit_on_a_full_disk_costs_an_item_a_second() -> None:
+    """Their clock commands would take the space that the command needs which makes room."""
+    machine = Machine(1)
+
+    async def work(node: Keeper) -> None:
+        await Owner(node).order(makers.create, "t", {"max_age": MINUTE_US})
+        for _ in range(50):
+            await fill(node, 1_000, 1)
+            await trio.sleep(0.01)
+        machine.media.capacity = machine.media.used
+        while not await is_refused(node):
+            pass
+        await trio.sleep(MINUTE_US / 1e6 - 1)
+        before = node.state.position
+        await trio.sleep(10)
+        topic = node.state.topic("t")
+        assert topic is not None
+        assert node.state.partition(topic.id, 0).first > 40
+        assert node.state.position - before < 10
 
     run(machine, work, options(16 * KIB))
 
