@@ -251,9 +251,10 @@ class Fate:
     def _may_flip(self, path: str) -> bool:
         folder, _, name = path.partition("/")
         if folder == "state":
-            newest = max(
-                (p for p in self._host.media.paths() if p.startswith("state/snapshot")), default=""
-            )
-            return path == newest and self._seen.flips == 0
+            paths = self._host.media.paths()
+            snapshots = [each for each in paths if each.startswith("state/snapshot")]
+            # On a full disk there may be one alone, and the row reach back to that (decision 0009).
+            is_spare = len(snapshots) > 1 or "row/00000001.seg" in paths
+            return is_spare and path == max(snapshots, default="") and self._seen.flips == 0
         # With a snapshot gone, recovery needs more of the row; two losses at once are too many.
         return folder == "row" and name in self._seen.covered and not self._seen.snapshot_gone
