@@ -30,7 +30,7 @@ RARE = [
         "node/housekeeping.py",
         (
             "        if keeper.row.broken is not None:\n            return True  # the state is behind "
-            "its own index, and a good snapshot would have to go\n        await keeper.applied()\n"
+            "its own index, and a good snapshot would have to go\n        await keeper.at_rest()\n"
         ),
         (
             "        while keeper.numbers.covered != keeper.state.position:\n"
