@@ -148,6 +148,10 @@ def run(
         stuck += load.standing_still(GO_ON_SECONDS)
         load.finish()
         same = _compared(cluster)
+    except KeyboardInterrupt:
+        load.abandon()
+        load.forget()
+        raise
     finally:
         load.abandon()
     report = load.judged()
@@ -158,7 +162,7 @@ def run(
     if not same["same"]:
         report.add("not-converged", f"the rows differ at position {same['first_difference']}")
     if report.ok:
-        cluster.client(0).delete_topic(load.topic)
+        load.forget()
     return Result(
         seconds=lasted,
         faults=nemesis.faults,

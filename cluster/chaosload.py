@@ -128,6 +128,12 @@ class Load:
         for thread in (*self._producers, *self._readers):
             thread.join()
 
+    def forget(self) -> None:
+        """Its topic is gone."""
+        with self._anybody("last") as row:
+            if self.topic in row.topics():
+                row.delete_topic(self.topic)
+
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began

@@ -24,6 +24,7 @@ from duckrow.node.clusterfile import PEER_PORT, SHAPES, Pair, shaped
 from duckrow.node.errors import Refused
 
 NODES_MAX: Final = 32
+WIRES_MAX: Final = 200  # each has a listener and two sockets, and `select` takes 1,024 files
 HOST: Final = "127.0.0.1"
 PEERS: Final = "10.99.0"  # inside namespaces, so it may be the same in every cluster
 TOPOLOGIES: Final = (*SHAPES, "tree")
@@ -87,6 +88,10 @@ class Plan:
             raise Refused(f"the links do not reach {', '.join(map(name_of, lonely))}")
         if self.wires and self.wires.needs_packets and not self.namespaces:
             raise Refused("only in namespaces packets overtake, come twice or are flipped")
+        if self.wires and not self.namespaces and len(self.links) > WIRES_MAX:
+            raise Refused(
+                f"{len(self.links)} links are more than the {WIRES_MAX} that can be delayed"
+            )
 
     @classmethod
     def told(cls, fields: Mapping[str, Any]) -> Self:

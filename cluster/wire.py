@@ -38,6 +38,7 @@ SO_TIMESTAMPNS: Final = 35  # Linux: the kernel says when bytes came, by the wal
 STAMP: Final = struct.Struct("qq")  # seconds, nanoseconds
 STAMP_SPACE: Final = socket.CMSG_SPACE(STAMP.size)
 LAIN_SECONDS_MAX: Final = 1.0  # more is a wall clock that was set meanwhile
+LOOK_SECONDS: Final = 60.0  # nobody depends on it
 AGAIN_SECONDS: Final = 0.2  # after which Linux sends again at the soonest, beside a round trip
 
 
@@ -118,16 +119,14 @@ class Wires:
     def run(self, control: Control) -> None:
         while True:
             now = time.monotonic()
-            due = now + 60.0
-            writers: list[socket.socket] = []
             for lane in [*self._lanes.values()]:
-                if lane.way in control.cut or lane.source not in self._lanes:
-                    continue
-                self._guarded(lane, lane.give, now)
-                if lane.blocked:
-                    writers.append(lane.target)
-                elif lane.waiting:
-                    due = min(due, lane.waiting[0][0])
+                if lane.way not in control.cut and lane.source in self._lanes:
+                    self._guarded(lane, lane.give, now)
+            # Of those that are left: one that ends takes the lane back with it.
+            lanes = [each for each in self._lanes.values() if each.way not in control.cut]
+            writers = [lane.target for lane in lanes if lane.blocked]
+            waiting = (lane.waiting[0][0] for lane in lanes if lane.waiting and not lane.blocked)
+            due = min(waiting, default=now + LOOK_SECONDS)
             readers = [control.socket, *self._open_doors(control.cut), *self._readable(control.cut)]
             ready, _, _ = select.select(readers, writers, [], max(0.0, due - time.monotonic()))
             now = time.monotonic()
@@ -188,7 +187,10 @@ def main(path: str, plan: dict[str, Any]) -> None:
     """Until it is killed.  `plan`: delay, jitter, rate, loss, and links as [from, to, port, target]."""
     wires = Wires()
     for one, other, port, target in plan.pop("links"):
-        wires.listen((one, other), port, target)
+        try:
+            wires.listen((one, other), port, target)
+        except OSError as error:
+            sys.exit(f"port {port} of {HOST}: {error.strerror}")
     control = Control(path, plan)
     print("ready", flush=True)
     wires.run(control)

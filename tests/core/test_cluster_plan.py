@@ -107,11 +107,12 @@ def test_a_plan_is_the_same_when_it_was_told() -> None:
         ({"listed": ((1, 2),)}, "do not reach m3"),
         ({"voters": 4}, "4 of 3 nodes cannot vote"),
         ({"wires": Wires(is_flipped=0.5)}, "only in namespaces"),
+        ({"nodes": 21, "wires": Wires()}, "210 links are more than the 200"),
     ],
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused, match=said):
-        Plan(nodes=3, **wrong)
+        Plan(**{"nodes": 3, **wrong})
 
 
 def test_a_link_that_is_made_worse_keeps_what_was_wrong_with_it() -> None:

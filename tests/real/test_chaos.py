@@ -81,6 +81,7 @@ def test_whoever_is_interrupted_heals_what_was_hurt(cluster: LocalCluster) -> No
     for machine in cluster.machines:
         assert not machine.is_paused
         cluster.wait(machine.name)
+    assert not any(topic.startswith("chaos-") for topic in cluster.client(0).topics())
 
 
 def test_a_run_starts_a_cluster_of_its_own_and_ends_it(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -249,6 +251,26 @@ def test_what_goes_over_a_wire_is_late_and_whole(
         parts.append(part)
 
     assert b"".join(parts) == sent
+
+
+def test_wires_go_on_when_one_end_is_gone_and_the_other_takes_no_more(
+    delayed: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    one, other = delayed
+    one.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            select.select([], [one], [], 0.5)
+            one.send(bytes(1 << 20))
+    other.sendall(b"back")
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    one.close()
+    other.settimeout(30)
+    with suppress(ConnectionError):
+        while other.recv(1 << 20):
+            pass
+
+    assert asking.ask(tmp_path, "w.sock", {"where": True})["pid"]
 
 
 def test_a_cut_wire_keeps_what_it_has_and_gives_it_when_healed(
