@@ -28,13 +28,12 @@ from .faultplan import OF_DISKS, Fault, Ground
 from .history import Report
 from .local import LocalCluster
 from .machine import Machine
-from .nemesis import Disk, Nemesis
+from .nemesis import IN_SECONDS, Disk, Nemesis
 from .plan import Plan, name_of
 from .thindisk import MountedDisk, ThinDisk, is_own, keep_mounts
 
 LOOK_SECONDS: Final = 0.2
 GO_ON_SECONDS: Final = 60.0  # in which every client has to get on then
-AFTER_SECONDS: Final = 330.0  # until all is well in the end: who stalled often is let in that late
 
 # Of disks that are small: reserves to match, and many segments, so that much is in sealed ones.
 SMALL: Final = {
@@ -179,7 +178,7 @@ def run(
 def _wait_for_all(cluster: LocalCluster) -> Iterator[str]:
     for machine in cluster.machines:
         try:
-            cluster.wait(machine.name, seconds=AFTER_SECONDS)
+            cluster.wait(machine.name, seconds=IN_SECONDS)
         except DuckrowError as error:
             yield str(error)
 

@@ -29,6 +29,7 @@ from .machine import NODE
 from .plan import Wires
 
 HEAL_EVERY: Final = 8  # faults
+IN_SECONDS: Final = 330.0  # until a machine orders: one that stalled often is let in that late
 PROGRESS_SECONDS: Final = 60.0  # in which a cluster has to order something again
 VOTE_SECONDS: Final = 15.0  # until a vote is taken or given, if it can be
 VOTES_SECONDS: Final = 60.0  # until everybody has the own one again
@@ -168,7 +169,7 @@ class Nemesis:
                 return
             self.cluster.stop(name)
             self.cluster.begin(name)
-            self.cluster.wait(name)
+            self.cluster.wait(name, seconds=IN_SECONDS)
 
     # -- links ------------------------------------------------------------------------------
 
