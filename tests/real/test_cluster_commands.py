@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from clikit import duckrow
 from duckrow.cluster.asking import until
 from duckrow.cluster.guard import children_of
 from duckrow.cluster.local import LocalCluster
+from duckrow.cluster.ports import no_namespaces
 from duckrow.cluster.processes import environment
 
 from .daemonkit import PROGRAM, ROOT
@@ -255,6 +257,44 @@ def test_nothing_is_left_of_a_cluster_whose_launcher_was_ended(
     assert launcher.returncode == (-9 if number == signal.SIGKILL else 0)
     assert len(watched) == 2 * 2 + 1
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("links", ["--delay 1", "--netns"])
+def test_at_whatever_moment_a_launcher_is_ended_nothing_is_left(
+    links: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    if links == "--netns" and no_namespaces():
+        return
+    words = f"cluster up --nodes 3 --durability memory --dir {tmp_path / 'row'} {links}".split()
+    devices = {*Path("/sys/class/net").iterdir()}
+
+    def left() -> list[str]:
+        files = [*tmp_path.iterdir(), *({*Path("/sys/class/net").iterdir()} - devices)]
+        return [*map(str, files), *processes_with(tmp_path)]
+
+    for turn in range(24):
+        with subprocess.Popen(
+            [*PROGRAM, *words],
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as launcher:
+            with pytest.raises(subprocess.TimeoutExpired):
+                launcher.wait(0.01 + 0.15 * turn)
+            launcher.send_signal(number)
+        until(lambda: not left(), SECONDS, lambda: f"after {turn}: {left()}")  # noqa: B023
+
+
+def processes_with(path: Path) -> list[str]:
+    """Those that were told of it."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(path) in (words := file.read_text("utf-8", "replace").replace("\0", " ")):
+                found.append(words)
+    return found
 
 
 def test_down_ends_a_launcher_that_waits_and_keeps_the_disks_if_it_shall(tmp_path: Path) -> None:
