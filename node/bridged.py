@@ -45,8 +45,7 @@ async def open_bridged(
 
     Raises:
         Corrupt: the state cannot be made from what is there; says what is missing.
-        Conflict: in a group; the bridge came back with another store.
-        ReplacedError: in a group; an image took the place of the row: open it again.
+        ReplacedError: in a group; an image took the place of the row, or another store: open it again.
         DiskFailed: in a group; the process has to end.
     """
     state, numbers = await durable_folders(env.disk, "state", "numbers")

@@ -24,7 +24,7 @@ from .bridgedstore import BridgedStore
 from .bridgewire import Name, Said, Told, Welcome, What
 from .commands import Command
 from .env import Buffer, Env
-from .errors import Conflict, Corrupt, Disconnected, DuckrowError, Full, rebuilt
+from .errors import Corrupt, Disconnected, DuckrowError, Full, rebuilt
 from .events import WARNING, Note, unheard
 from .frames import Frame, FrameReader
 from .giving import Given
@@ -95,8 +95,7 @@ class BridgedRow:
         """Keeps the connection with the bridge, until cancelled.
 
         Raises:
-            Conflict: another store is there than before.
-            ReplacedError: an image took the place of the row.
+            ReplacedError: another store is there than before, or an image took the place of the row.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -301,9 +300,10 @@ class BridgedRow:
     def _on_welcome(self, welcome: Welcome, output: Output) -> None:
         before = self.welcome
         if before is not None and before.uuid not in (welcome.uuid, *welcome.formers):
-            raise Conflict(
-                f"the bridge now has the store {welcome.uuid.hex()}, and had {before.uuid.hex()}: "
-                "this node's state belongs to that one; start it anew"
+            # Its disk was replaced; or damage took what told of its former names.
+            raise ReplacedError(
+                f"the bridge now has the store {welcome.uuid.hex()}, and had {before.uuid.hex()}, "
+                "which all that this node knows belongs to"
             )
         if before is not None and before.image != welcome.image:
             raise ReplacedError(
