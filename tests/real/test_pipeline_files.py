@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import duckrow
 from duckrow.node.archivenames import Span
 from duckrow.node.archiveplace import Mark, Place
 from duckrow.node.errors import NotFound, Refused
 from duckrow.tools.pipeline.nodes import extents
 from duckrow.tools.pipeline.replay import Piece
-from duckrow.tools.pipeline.replaying import history
+from duckrow.tools.pipeline.replaying import history, target
 from real.archivekit import archived, archiver, node_with_archive, produce
 
 FOLDER = "topic=t/partition=0"
@@ -59,6 +60,22 @@ def test_a_history_that_is_not_there_is_told(place: Place) -> None:
     for topic, partition, first in (("u", None, 1), ("t", 1, 1), ("t", 0, 301)):
         with pytest.raises(NotFound, match="has no such entries of"):
             history(place, topic, partition, first, 1 << 62)
+
+
+def test_a_target_is_another_one_when_it_was_made_anew_or_has_pruned_what_came() -> None:
+    """Rounds that were written once are not written again, but where they are gone."""
+    with duckrow.Node() as node:
+        row = node.client
+        found = [target(row, "again", 2), target(row, "again", 2)]
+        row.produce_many("again", ["x"] * 3, partition=1)
+        found.append(target(row, "again", 1))
+        row.prune("again", 2, partition=1)
+        found.append(target(row, "again", 2))
+        row.delete_topic("again")
+        found.append(target(row, "again", 2))
+
+    assert [each == found[0] for each in found] == [True, True, True, False, False]
+    assert len({*found}) == 3
 
 
 def test_with_an_archive_a_node_begins_where_its_history_does(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 def run(args: Args, console: Console) -> int:
-    from .replaying import history, replayed, target
+    from .replaying import Into, history, replayed, target
     from .session import session
 
     name = args.name or args.topic
@@ -30,10 +30,10 @@ def run(args: Args, console: Console) -> int:
     )
     with session(spark_of(args)) as spark:
         with client_of(args, console) as client:
-            target(client, args.to, max(past.wanted) + 1)
+            which = target(client, args.to, max(past.wanted) + 1)
         row = {"topic": args.topic, "to": args.to, "name": name}
-        node = node_of(args, console)
-        row |= replayed(spark, console, node, past, args.to, name, args.round)
+        into = Into(node_of(args, console), args.to, which, name)
+        row |= replayed(spark, console, past, into, args.round)
     put(args, console, REPLAY, [row], one=True)
     return DONE
 

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from duckrow import Client
 
 CHECKED: Final = "parquet.page.verify-checksum.enabled"
-Node = Mapping[str, str]  # options of the data source
+
+
+class Into(NamedTuple):
+    """Where history comes in."""
+
+    node: Mapping[str, str]  # options of the data source
+    topic: str
+    which: str  # of that name: see `target`
+    name: str  # of the replay
 
 
 class History(NamedTuple):
@@ -72,27 +80,30 @@ def history(place: Place, topic: str, partition: int | None, first: int, last: i
     return found
 
 
-def target(client: Client, name: str, partitions: int) -> None:
-    """A topic that has at least so many partitions; it is made if there is none.
+def target(client: Client, name: str, partitions: int) -> str:
+    """A topic that has at least so many partitions; it is made if there is none.  Which one it is, and
+    where it begins: what came into an older one, or was pruned since, may come in again.
 
     Raises:
         Refused: it has fewer.
     """
     if name not in client.topics():
         client.create_topic(name, partitions=partitions)
-    there = len(client.topic(name).partitions)
+    info = client.topic(name)
+    there = len(info.partitions)
     if there < partitions:
         raise Refused(
             f"{name!r} has {there} partitions, and the history {partitions}: "
             f"duckrow topic set {name} --partitions {partitions}"
         )
+    return f"{info.id} {','.join(str(each.first) for each in info.partitions)}"
 
 
 def replayed(
-    spark: SparkSession, console: Console, node: Node, past: History, to: str, name: str, size: int
+    spark: SparkSession, console: Console, past: History, into: Into, size: int
 ) -> dict[str, Any]:
     """What this run did, and the map of all that came in under this name."""
-    before = _map(spark, node, past, to, name)
+    before = _map(spark, past, into)
     done: dict[int, list[Span]] = {}
     for run in before:
         done.setdefault(run["partition"], []).append(Span(run["first"], run["last"]))
@@ -100,27 +111,25 @@ def replayed(
     entries = sum(len(span) for spans in wanted.values() for span in spans)
     with console.progress("replayed", entries) as progress:
         for pieces in rounds(wanted, size):
-            _write(spark, node, past, pieces, to, name)
+            _write(spark, past, pieces, into)
             progress.add(sum(len(each.span) for each in pieces))
     return {
         "entries": entries,
         "there": past.entries - entries,
         "missing": past.missing,
-        "runs": _map(spark, node, past, to, name) if entries else before,
+        "runs": _map(spark, past, into) if entries else before,
     }
 
 
-def _write(
-    spark: SparkSession, node: Node, past: History, pieces: Sequence[Piece], to: str, name: str
-) -> None:
+def _write(spark: SparkSession, past: History, pieces: Sequence[Piece], into: Into) -> None:
     rows = reduce(
         lambda one, other: one.unionByName(other), [_read(spark, past, p) for p in pieces]
     )
     # Spark may try it again, and somebody may run the same replay: it is numbered once.
     what = ",".join(f"{each.partition}:{each.span.first}-{each.span.last}" for each in pieces)
-    writer = marked(rows, name, past.topic).write.format("duckrow").mode("append")
-    options = {**node, "topic": to, "producerId": f"replay {name} {past.topic} {to} {what}"}
-    writer.options(**options).save()
+    producer = f"replay {into.name} {past.topic} {into.topic} {into.which} {what}"
+    writer = marked(rows, into.name, past.topic).write.format("duckrow").mode("append")
+    writer.options(**into.node, topic=into.topic, producerId=producer).save()
 
 
 def _read(spark: SparkSession, past: History, piece: Piece) -> DataFrame:
@@ -132,10 +141,8 @@ def _read(spark: SparkSession, past: History, piece: Piece) -> DataFrame:
     return rows.withColumn("partition", F.lit(piece.partition))
 
 
-def _map(
-    spark: SparkSession, node: Node, past: History, to: str, name: str
-) -> list[dict[str, Any]]:
+def _map(spark: SparkSession, past: History, into: Into) -> list[dict[str, Any]]:
     reader = spark.read.format("duckrow").schema(REPLAYED)
-    options = {**node, "subscribe": to, "includeHeaders": "true"}
-    there = mapped(reader.options(**options).load(), name, past.topic)
+    options = {**into.node, "subscribe": into.topic, "includeHeaders": "true"}
+    there = mapped(reader.options(**options).load(), into.name, past.topic)
     return [run.asDict() for run in there.collect()]
