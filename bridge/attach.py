@@ -19,11 +19,13 @@ from duckrow.node.env import Buffer
 from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, NoQuorum
 from duckrow.node.events import INFO, WARNING, Note
 from duckrow.node.frames import Frame, FrameReader
+from duckrow.node.giving import Given
 from duckrow.node.limits import MIB
 from duckrow.node.output import GONE, Output
 from duckrow.node.receiving import receive
 from duckrow.node.row import Bundle, RowStatus
 from duckrow.node.rowwire import encode_heads
+from duckrow.node.segments import SegmentInfo
 
 from .admin import Admin
 from .follower import Follower
@@ -100,7 +102,7 @@ class _Node:
         self._follower: Follower | None = None
         self._image = FromNode(self.tell)
         self._told: tuple[int, RowStatus] | None = None
-        self._segments: list[list[object]] = []
+        self._segments: list[wire.Facts] = []
         self._welcome = False
         self._changed: float | None = None  # since when the row has another end than was told
         self._awaited: set[bytes] = set()  # heads of commands of which `accepted` is waited for
@@ -174,10 +176,10 @@ class _Node:
     def _tell_status(self) -> None:
         store, status = self._bridge.store, self._bridge.status()
         self._changed = None
-        segments: list[list[object]] = [list(each) for each in map(_facts, store.segments())]
+        segments = list(map(_facts, store.segments()))
         if segments[:-1] != self._segments[:-1] or len(segments) != len(self._segments):
             self._segments = segments
-            self._output.put(wire.frame([int(wire.Told.SEGMENTS), segments]))
+            self._output.put(wire.segments(segments))
         self._told = store.floor, status
         self._output.put(wire.status(status, store.floor))
 
@@ -206,7 +208,8 @@ class _Node:
         elif kind == Said.RELEASE:
             bridge.store.release(fields[0], fields[1])
         elif kind == Said.GIVEN:
-            self._image.begins(fields)
+            number, *what = wire.given_of(fields, frame.body)
+            self._image.begins(number, Given(*what))
         elif kind == Said.PIECE:
             self._image.piece(fields[0], frame.body)
         elif kind == Said.LACKS:
@@ -313,7 +316,7 @@ def _standing(status: RowStatus) -> tuple[object, ...]:
     return status.active, status.members, status.view, status.missing, status.witness
 
 
-def _facts(segment: Any) -> tuple[object, ...]:
+def _facts(segment: SegmentInfo) -> wire.Facts:
     return (
         segment.number,
         segment.first,

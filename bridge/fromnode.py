@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import trio
 
@@ -43,11 +42,10 @@ class FromNode:
             raise self._error
         return self._given if self._whole else None
 
-    def begins(self, fields: list[Any]) -> None:
+    def begins(self, number: int, given: Given) -> None:
         """What it is."""
-        number, position, view, segments = fields
         if number == self._number:
-            self._given = Given(position, view, tuple(segments))
+            self._given = given
 
     def piece(self, number: int, body: Buffer) -> None:
         """An empty one is the last; if it comes first, there is nothing."""

@@ -22,6 +22,7 @@ from duckrow.node.row import View
 from duckrow.node.rowwire import Written, as_bytes, as_view, check_numbers, of_pairs, pairs
 
 _PIECE: Final = struct.Struct("<QHI")
+_SEGMENT: Final = struct.Struct("<QQ")  # number and length
 
 
 class WantImage(NamedTuple):
@@ -57,17 +58,24 @@ class NoImage(NamedTuple):
 ImageMessage = WantImage | ImageOffer | ImageSlice | NoImage
 
 
-def encode_offer(offer: ImageOffer) -> list[Any]:
+def encode_offer(offer: ImageOffer) -> Written:
+    """The segments are in the body: there may be more of them than fit a head."""
     image, digest, view, delivered, size, segments = offer
-    return [image, digest, encode_view(view), pairs(delivered), size, pairs(segments)]
+    body = b"".join([_SEGMENT.pack(*each) for each in segments.items()])
+    told = [image, digest, encode_view(view), pairs(delivered), size, crc32c(body)]
+    return Written(told, [body])
 
 
-def decode_offer(fields: list[Any], _: Buffer) -> ImageOffer:
-    image, digest, view, delivered, size, segments = fields[:6]
+def decode_offer(fields: list[Any], body: Buffer) -> ImageOffer:
+    image, digest, view, delivered, size, crc = fields[:6]
     check_numbers(image, size)
+    if crc32c(body) != crc or len(body) % _SEGMENT.size:
+        raise Corrupt("the segments of an image that is offered are not what they were")
+    segments = dict(_SEGMENT.iter_unpack(body))
+    check_numbers(*segments, *segments.values())
     if len(as_bytes(digest)) != DIGEST_BYTES:
         raise ValueError(digest)
-    return ImageOffer(image, digest, as_view(view), of_pairs(delivered), size, of_pairs(segments))
+    return ImageOffer(image, digest, as_view(view), of_pairs(delivered), size, segments)
 
 
 def encode_slice(given: ImageSlice) -> Written:

@@ -223,6 +223,11 @@ def _encode_mended(mended: Mended) -> Written:
     return Written([_MENDED, *head], body)
 
 
+def _encode_offer(offer: ImageOffer) -> Written:
+    head, body = encode_offer(offer)
+    return Written([int(Kind.IMAGE_OFFER), *head], body)
+
+
 def _encode_slice(given: ImageSlice) -> Written:
     head, body = encode_slice(given)
     return Written([int(Kind.IMAGE_SLICE), *head], body)
@@ -266,7 +271,7 @@ _ENCODE: Final[dict[type, Callable[[Any], Written]]] = {
     Ask: lambda ask: Written([int(Kind.ASK), list(ask.positions)]),
     Mended: _encode_mended,
     WantImage: lambda want: Written([int(Kind.WANT_IMAGE), *want]),
-    ImageOffer: lambda offer: Written([int(Kind.IMAGE_OFFER), *encode_offer(offer)]),
+    ImageOffer: _encode_offer,
     ImageSlice: _encode_slice,
     NoImage: lambda none: Written([int(Kind.NO_IMAGE), *none]),
 }

@@ -267,7 +267,7 @@ class BridgedRow:
         if (output := self._output) is not None:
             if given is not None:
                 position, view, segments = given
-                self._send(wire.frame([int(Said.GIVEN), number, position, view, list(segments)]))
+                self._send(wire.given(number, position, view, segments))
             else:
                 self._send(wire.frame([int(Said.PIECE), number], data))
             await output.wait(AHEAD_BYTES)
@@ -347,7 +347,7 @@ class BridgedRow:
                 self._settle_applied()
                 self._output.flush()
         elif kind == Told.SEGMENTS:
-            self.store.told = [SegmentInfo(*each) for each in fields[0]]
+            self.store.told = [SegmentInfo(*each) for each in wire.segments_of(frame.body)]
         elif kind == Told.GIVE:
             self.on_give(fields[0])
         elif kind == Told.STAGED:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from . import cbor, frames
@@ -33,7 +34,7 @@ from .rowwire import (
     encode_item,
 )
 
-VERSION: Final = 2
+VERSION: Final = 3
 Name = tuple[int, int, int]
 
 
@@ -220,6 +221,36 @@ def status_of(fields: list[Any]) -> tuple[int, RowStatus]:
     return floor, told
 
 
+Facts = tuple[int, int, int, int, int, bool, bool]  # of a segment: see SegmentInfo
+
+
+def segments(told: Iterable[Facts]) -> list[Buffer]:
+    """In the body: there may be more of them than fit a head."""
+    return frame([int(Told.SEGMENTS)], array("Q", chain.from_iterable(told)).tobytes())
+
+
+def segments_of(body: Buffer) -> Iterator[Facts]:
+    numbers = iter(_numbers(body))
+    for number, first, last, reach, size, sealed, rewritten in zip(*[numbers] * 7, strict=True):
+        yield number, first, last, reach, size, bool(sealed), bool(rewritten)
+
+
+def given(number: int, position: int, view: bytes, segments: Iterable[int]) -> list[Buffer]:
+    """An image begins; the segments that it needs are in the body, as above."""
+    return frame([int(Said.GIVEN), number, position, view], array("Q", segments).tobytes())
+
+
+def given_of(fields: list[Any], body: Buffer) -> tuple[int, int, bytes, tuple[int, ...]]:
+    number, position, view = fields[:3]
+    return number, position, view, tuple(_numbers(body))
+
+
+def _numbers(body: Buffer) -> array[int]:
+    found = array("Q")
+    found.frombytes(bytes(body))
+    return found
+
+
 # -- questions to the store ---------------------------------------------------------------------
 
 
@@ -229,9 +260,7 @@ def ask(reference: int, what: What, *arguments: object, places: Sequence[int] = 
 
 
 def places_of(body: Buffer) -> frozenset[int]:
-    found = array("Q")
-    found.frombytes(bytes(body))
-    return frozenset(found)
+    return frozenset(_numbers(body))
 
 
 def answer(reference: int, value: object, *body: Buffer) -> list[Buffer]:

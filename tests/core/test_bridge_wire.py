@@ -300,6 +300,15 @@ def test_fields_that_come_later_are_ignored() -> None:
     assert decode(Frame(cbor.dumps([int(Kind.BASE), *base, "later"]), b"")) == base
 
 
+def test_an_image_may_have_more_segments_than_fit_a_head() -> None:
+    """Of 64 MiB each: 3 TiB of them."""
+    segments = dict.fromkeys(range(1 << 20, (1 << 20) + 50000), 1 << 26)
+    offer = ImageOffer(4711, b"\x44" * 16, VIEW, {1: 40}, 81920, segments)
+
+    [frame] = frames_of(b"".join(Encoder().encode(offer)))
+    assert decode(frame) == offer
+
+
 # -- the page ---------------------------------------------------------------------------------
 
 VIEW = View(

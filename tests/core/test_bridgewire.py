@@ -109,6 +109,21 @@ def test_what_else_is_told_arrives() -> None:
     assert str(error) == "gone"
 
 
+def test_a_row_may_have_more_segments_than_fit_a_head() -> None:
+    """Of 64 MiB each: 3 TiB of them."""
+    facts = [
+        (n, 1000 * n, 1000 * n + 999, 1 << 40, 1 << 26, True, n % 2 > 0) for n in range(50_000)
+    ]
+    kind, _, body = frame(wire.segments(facts))
+    assert kind == Told.SEGMENTS
+    assert list(wire.segments_of(body)) == facts
+
+    numbers = tuple(range(1 << 40, (1 << 40) + 50_000))
+    kind, fields, body = frame(wire.given(1, 2, b"view", numbers))
+    assert kind == Said.GIVEN
+    assert wire.given_of(fields, body) == (1, 2, b"view", numbers)
+
+
 def test_a_bridge_of_another_version_is_refused() -> None:
     _, fields, _ = frame(wire.welcome(Welcome(99, 2, b"u" * 16, (), "write", 5, (), "")))
 
