@@ -2,12 +2,13 @@
 
 One node at a time: a new one takes the place of an older one, which may be dead.  It is told items
 from where it says, each round's in one write as soon as they are in the row, and some twenty times a
-second how far the row is durable (N4).  While it does not read, nothing is kept for it: it is a
-cursor (follower.py).
+second how far the row is durable (N4).  While it does not read, or does not take what it has read,
+nothing is kept for it: it is a cursor (follower.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -23,9 +24,10 @@ from duckrow.node.giving import Given
 from duckrow.node.limits import MIB
 from duckrow.node.output import GONE, Output
 from duckrow.node.receiving import receive
-from duckrow.node.row import Bundle, RowStatus
+from duckrow.node.row import Bundle, Item, RowStatus
 from duckrow.node.rowwire import encode_heads
 from duckrow.node.segments import SegmentInfo
+from duckrow.node.wakeup import Wakeup
 
 from .admin import Admin
 from .follower import Follower
@@ -33,7 +35,8 @@ from .fromnode import FromNode
 from .links import Stream
 from .process import Bridge
 
-AHEAD_BYTES: Final = 1 * MIB
+AHEAD_BYTES: Final = 1 * MIB  # in the socket's queue
+UNTAKEN_BYTES_MAX: Final = 4 * MIB  # of items that the node holds, and has not begun to apply
 STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
 
 
@@ -101,6 +104,8 @@ class _Node:
         self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
         self._follower: Follower | None = None
         self._image = FromNode(self.tell)
+        self._untaken = 0  # bytes of items
+        self._taken = Wakeup()
         self._told: tuple[int, RowStatus] | None = None
         self._segments: list[wire.Facts] = []
         self._welcome = False
@@ -146,9 +151,9 @@ class _Node:
             return
         follower, output = self._follower, self._output
         if follower is not None and follower.is_behind:
-            items = follower.take_nowait() if output.bytes <= AHEAD_BYTES else []
-            for item in items:
-                output.put(wire.item(item, self._bridge.options.id))
+            has_room = output.bytes <= AHEAD_BYTES and self._untaken <= UNTAKEN_BYTES_MAX
+            items = follower.take_nowait() if has_room else []
+            self._put_items(items)
             if not items:
                 follower.wake()
         if self._is_status_due():
@@ -194,6 +199,9 @@ class _Node:
             self._attach()
         elif kind == Said.FOLLOW:
             self._follow(fields[0])
+        elif kind == Said.TAKEN:
+            self._untaken -= fields[0]
+            self._taken.wake()
         elif kind == Said.SUBMIT:
             commands = wire.commands_of(fields, frame.body).commands
             try:
@@ -208,8 +216,8 @@ class _Node:
         elif kind == Said.RELEASE:
             bridge.store.release(fields[0], fields[1])
         elif kind == Said.GIVEN:
-            number, *what = wire.given_of(fields, frame.body)
-            self._image.begins(number, Given(*what))
+            number, position, view, segments = wire.given_of(fields, frame.body)
+            self._image.begins(number, Given(position, view, segments))
         elif kind == Said.PIECE:
             self._image.piece(fields[0], frame.body)
         elif kind == Said.LACKS:
@@ -258,10 +266,17 @@ class _Node:
             items = await follower.take()
             if self._follower is not follower:
                 return
-            for item in items:
-                output.put(wire.item(item, self._bridge.options.id))
+            self._put_items(items)
             output.flush()
             await output.wait(AHEAD_BYTES)
+            while self._untaken > UNTAKEN_BYTES_MAX:
+                await self._taken.wait()
+
+    def _put_items(self, items: Sequence[Item]) -> None:
+        output, before = self._output, self._output.bytes
+        for item in items:
+            output.put(wire.item(item, self._bridge.options.id))
+        self._untaken += output.bytes - before
 
     # -- what it asks of the store ------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from .wire import Decoder, Encoder
 DIAL_SECONDS: Final = 5.0
 RETRY_SECONDS_MIN: Final = 0.1
 RETRY_SECONDS_MAX: Final = 1.0  # what is back is found within 1.5 s
+STRANGERS_MAX: Final = 128  # connections at a time that are not through their handshake
 STRANGERS_SECONDS: Final = 10.0  # between two lines in the log about who was not let in
 GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -119,6 +120,7 @@ class Links:
         self._nursery: trio.Nursery | None = None
         self._told: dict[int, str] = {}  # what goes wrong with a neighbour that is not linked
         self._strangers, self._strangers_told = 0, -STRANGERS_SECONDS
+        self._unproven: dict[trio.abc.Stream, None] = {}  # the oldest first
         self.on_sent: Callable[[int], None] = lambda _peer: None  # it has room again
 
     @property
@@ -247,7 +249,16 @@ class Links:
             await trio.sleep(delay * (0.5 + self._env.rng.random()))
 
     async def _accept(self, stream: trio.abc.Stream) -> None:
-        await self._serve(stream, Role.LISTENER, None)
+        """Where strangers crowd the oldest goes: a neighbour is through before it is that."""
+        self._unproven[stream] = None
+        try:
+            if len(self._unproven) > STRANGERS_MAX:
+                oldest = next(iter(self._unproven))
+                del self._unproven[oldest]
+                await trio.aclose_forcefully(oldest)
+            await self._serve(stream, Role.LISTENER, None)
+        finally:
+            self._unproven.pop(stream, None)
 
     async def _serve(self, given: trio.abc.Stream, role: Role, expected: int | None) -> bool:
         """From the handshake to the end of the connection; False: it did not come to a link."""
@@ -265,6 +276,7 @@ class Links:
             await _aclose(stream)
             return False
         peer, connection = hello.id, Connection(stream, hello, self._encoder)
+        self._unproven.pop(given, None)
         if peer in self.refused:
             await _aclose(stream)
             return False

@@ -28,7 +28,7 @@ from .errors import Corrupt, Disconnected, DuckrowError, Full, rebuilt
 from .events import WARNING, Note, unheard
 from .frames import Frame, FrameReader
 from .giving import Given
-from .limits import MIB
+from .limits import KIB, MIB
 from .output import GONE, Output
 from .questions import Questions
 from .receiving import receive
@@ -44,6 +44,7 @@ AWAY_SECONDS: Final = 0.5  # it is started again sooner; clients need not wait f
 TOLD_SECONDS: Final = 1.0  # for a bridge to say how it is
 SETTLE_AT: Final = 64  # bundles; fewer when the bridge has come to rest
 AHEAD_BYTES: Final = 1 * MIB  # of an image, on its way to the bridge
+TAKEN_AT: Final = 256 * KIB  # less than a bridge sends ahead
 
 
 class ReplacedError(Exception):
@@ -79,6 +80,9 @@ class BridgedRow:
         self._lost_at = inf  # while there is no bridge: since when
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
+        self._came = self._unsaid = (
+            0  # bytes of items by this connection: in `_items`; taken, not told
+        )
         self._taken: list[Name] = []  # own bundles that the last `take` gave
         self._applied: list[Name] = []  # own bundles that are applied, and not settled
         self._ordered: tuple[Name, ...] = ()  # stages that were in the row before; settled later
@@ -189,6 +193,7 @@ class BridgedRow:
         self._has_news = False
         items = list(self._items)
         self._items.clear()
+        self._tell_taken()
         welcome = self.welcome
         own = welcome.id if welcome is not None else 0
         for item in items:
@@ -204,6 +209,13 @@ class BridgedRow:
             self._taken += self._ordered
             self._ordered = ()
         return items
+
+    def _tell_taken(self) -> None:
+        """The bridge sends as much ahead and no more, or whoever applies slowly would hold all of the row."""
+        self._unsaid, self._came = self._unsaid + self._came, 0
+        if self._unsaid >= TAKEN_AT and self._output is not None:
+            self._send(wire.frame([int(Said.TAKEN), self._unsaid]))
+            self._unsaid = 0
 
     def take_refused(self) -> list[tuple[Command, DuckrowError]]:
         """Commands that `submit` took and the bridge then did not: certainly not written."""
@@ -311,6 +323,7 @@ class BridgedRow:
                 f"{welcome.floor - 1} now, and this node had come to {self._after}"
             )
         self.welcome, self._output = welcome, output
+        self._came = self._unsaid = 0
         self._unsettled.doubt_durable()
         self._ordered, self._ordered_until = welcome.ordered, 0
         if self._after is not None:
@@ -331,6 +344,7 @@ class BridgedRow:
                 raise Corrupt(f"item {item.position} comes behind {self._after}")
             self._after = item.position
             self._items.append(self._with_own_bodies(item))
+            self._came += frame.size
             self._taker.wake()
         elif kind == Told.STATUS:
             had = self._status.missing

@@ -1,6 +1,7 @@
 """What a node and its bridge say to each other, over a Unix socket (N1).
 
-    node ──►  ATTACH  FOLLOW after  SUBMIT commands  SETTLE names  RELEASE  LACKS  ASK reference, what
+    node ──►  ATTACH  FOLLOW after  TAKEN bytes of items  SUBMIT commands  SETTLE names  RELEASE  LACKS
+              ASK reference, what
     bridge ►  WELCOME  ITEM  STATUS  SEGMENTS  STAGED heads  REFUSED heads  ANSWER reference
     node ──►  GIVEN number, what  PIECE number, bytes          when the bridge says GIVE number
 
@@ -50,6 +51,7 @@ class Said(enum.IntEnum):
     GIVEN = 7  # an image begins: what it is
     PIECE = 8  # of it, in the body; an empty one is the last, and the only one if there is no image
     LACKS = 9  # its index has lost something: an image of another machine would bring it
+    TAKEN = 10  # so many bytes more of items that came by this connection: others may come
 
 
 class Told(enum.IntEnum):

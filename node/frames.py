@@ -48,6 +48,11 @@ class Frame(NamedTuple):
     head: bytes
     body: Buffer
 
+    @property
+    def size(self) -> int:
+        """On a stream."""
+        return _BEFORE_HEAD + len(self.head) + len(self.body)
+
 
 def encode(head: bytes, *body: Buffer) -> list[Buffer]:
     """The buffers of one frame, for a vectored write.

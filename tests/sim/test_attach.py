@@ -7,7 +7,8 @@ import random
 import pytest
 import trio
 
-from duckrow.node import makers
+from duckrow.bridge import attach, follower
+from duckrow.node import bridgedrow, makers
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
@@ -257,6 +258,43 @@ def test_a_second_node_takes_the_place_of_the_first() -> None:
         await split.end()
 
     play(6, script)
+
+
+def test_a_node_that_applies_nothing_is_not_sent_the_whole_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that was away for long has far to go, and a few bytes of memory."""
+    monkeypatch.setattr(attach, "UNTAKEN_BYTES_MAX", 4096)
+    monkeypatch.setattr(bridgedrow, "TAKEN_AT", 1024)
+    monkeypatch.setattr(follower, "PAST_BYTES", 1024)
+    monkeypatch.setattr(follower, "LIVE_BYTES_MAX", 1024)
+    held: list[int] = []
+    taken: list[int] = []
+
+    async def idle(env: Env) -> None:
+        row = BridgedRow(env, "m1", NODE_PORT)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(row.run)
+            row.follow(0)
+            await row.ready.wait()
+            await trio.sleep(1)
+            held.append(len(row._items))
+            while len(taken) < row.status().position:
+                taken.extend(item.position for item in await row.take())
+            nursery.cancel_scope.cancel()
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        split.kill("n", 1)
+        split.world.start("x", idle)
+        await trio.sleep(2)
+
+    play(14, script)
+    assert len(taken) > 80
+    assert taken == list(range(1, len(taken) + 1))
+    assert 0 < held[0] < 50
 
 
 def test_a_node_whose_bridge_has_another_store_begins_anew_and_has_the_same_row() -> None:

@@ -11,7 +11,7 @@ import trio
 import trio.lowlevel
 
 from duckrow.bridge.handshake import Door, Hello
-from duckrow.bridge.links import Down, Event, Heard, Links, Neighbour, Up
+from duckrow.bridge.links import STRANGERS_MAX, Down, Event, Heard, Links, Neighbour, Up
 from duckrow.bridge.messages import Base, Message
 from duckrow.node import makers
 from duckrow.node.env import Env
@@ -272,6 +272,31 @@ def test_however_many_strangers_come_few_lines_are_written_about_them() -> None:
     assert 2 <= len(two.notes) <= 4
     told = sum(int(note.split("count=")[1].split()[0]) for note in two.notes)
     assert told > 600, "the others came after the last line"
+
+
+def test_strangers_hold_a_bounded_number_of_connections_and_keep_no_neighbour_out() -> None:
+    """Each is a file of this process, and without files a bridge cannot go on."""
+    one, two = End(1), End(2)
+    held: list[trio.abc.Stream] = []
+
+    async def strangers(env: Env) -> None:
+        for _ in range(3 * STRANGERS_MAX):
+            held.append(await env.net.connect("m2", 7))
+        await trio.sleep(3)
+
+    async def script(world: World) -> None:
+        start(world, two)
+        await trio.sleep(0.1)
+        world.start("x", strangers)
+        await trio.sleep(1)
+        assert len(held) == 3 * STRANGERS_MAX
+        assert len(two.links._unproven) == STRANGERS_MAX
+        start(world, one)
+        await trio.sleep(1)
+        assert two.events == [Up(1)]
+
+    world = World(1, tolerate=(trio.BrokenResourceError,))
+    world.run(script)
 
 
 def test_a_neighbour_that_does_not_read_costs_a_bounded_amount_and_then_the_link() -> None:
