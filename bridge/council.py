@@ -119,6 +119,8 @@ class Council:
             return False
         if message.register != standing.newest.id + 1 or not standing.votes:
             return False
+        if message.view.cluster != standing.newest.cluster:
+            return False  # one of them was forced: the views of that number are two (R4)
         self._see(message.ballot)
         promised = standing.acceptor.promised
         if promised is not None and standing.acceptor.refuses(message.ballot):

@@ -80,6 +80,8 @@ class Ordering:
             return False
         if self._only_relays():
             self.streams.drop_acked_by_all()
+        elif self.standing.id not in self.streams.of:
+            self.streams.drop_older()
         return True
 
     def jump(self, base: Base) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
+from duckrow.node.limits import ORIGIN_BUNDLES_MAX
 from duckrow.node.row import Bundle, View
 
 from .messages import Acks
@@ -111,6 +112,14 @@ class Streams:
         for origin, stream in self.of.items():
             held_by_all = min(acked.get(origin, 0) for acked in self.acked.values())
             while stream.base < min(held_by_all, stream.have):
+                self.drop(origin, stream.base + 1)
+
+    def drop_older(self) -> None:
+        """What the next view may ask a voter for that follows too slowly is no older than this: an origin
+        that makes one more has delivered what it made so many before (B1, F10).
+        """
+        for origin, stream in self.of.items():
+            while stream.base < stream.have - ORIGIN_BUNDLES_MAX:
                 self.drop(origin, stream.base + 1)
 
     def after(self, origin: int, s: int) -> Iterator[Bundle]:

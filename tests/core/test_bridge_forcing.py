@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from core.bridgecluster import Cluster
-from duckrow.bridge.messages import Acks
+from duckrow.bridge.messages import Acks, Prepare, Promise
 from duckrow.node.row import View
 
 OTHER = b"o" * 16
@@ -162,3 +162,21 @@ def test_a_mark_of_the_same_cluster_is_never_skipped() -> None:
     assert standing.fits(attrs.evolve(view, id=view.id + 2, cluster=b"x" * 16))
     two = (*view.voters, (2, 1, b"u" * 16, True))
     assert not standing.fits(attrs.evolve(view, id=view.id + 2, cluster=b"x" * 16, voters=two))
+
+
+def test_it_promises_nothing_to_those_of_the_cluster_that_it_left() -> None:
+    """R4: What it would report of its own view would cut away what they have ordered in theirs."""
+    cluster = Cluster(1, 2, 3)
+    cluster.cut(1, 2)
+    cluster.cut(1, 3)
+    cluster.beats(30)
+    assert cluster.acting() == [2, 3]
+    theirs = cluster.view(2)
+    assert force(cluster, 1).id == theirs.id
+    cluster.link(1, 2)
+    cluster.sent.clear()
+
+    cluster.control(1, 2, Prepare(theirs.id + 1, (1 << 60, 2), theirs))
+    cluster.sync(1)
+
+    assert cluster.said(1, Promise) == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 
 from core.bridgecluster import Cluster
+from duckrow.bridge.messages import Follow
 from duckrow.bridge.timing import Timing
+from duckrow.node.limits import ORIGIN_BUNDLES_MAX
 
 TIMING = Timing()
 
@@ -72,6 +74,31 @@ def test_it_follows_meanwhile_and_comes_back_after_its_time() -> None:
     assert cluster.acting() == [1, 2]
     cluster.beats(20)
     assert cluster.acting() == [1, 2, 3]
+
+
+def test_one_that_follows_too_slowly_holds_a_bounded_number_of_bundles() -> None:
+    """F6, F10: Those that their origin cannot be waiting for any more come with the row."""
+    cluster = Cluster(1, 2, 3)
+    stalled(cluster, 3)
+    cluster.slow = set()
+    cluster.beats()
+    assert cluster.members[3].standing.installed == cluster.view(1).id
+    cluster.stops = lambda a, b, message: b == 3 and isinstance(message, Follow)
+    for number in range(2 * ORIGIN_BUNDLES_MAX):
+        cluster.submit(1, str(number))
+        cluster.settle()
+    held = cluster.members[3].ordering.streams.of[1]
+    assert held.have > 2 * ORIGIN_BUNDLES_MAX - 2
+    assert 0 < len(held.bundles) <= ORIGIN_BUNDLES_MAX
+
+    cluster.stops = lambda a, b, message: False
+    cluster.cut(1, 3)
+    cluster.cut(2, 3)
+    cluster.link(1, 3)
+    cluster.link(2, 3)
+    cluster.beats(30)
+    assert cluster.acting() == [1, 2, 3]
+    assert cluster.words(3) == cluster.words(1)
 
 
 def test_another_change_of_the_view_does_not_let_it_in_before_its_time() -> None:
