@@ -125,6 +125,8 @@ class Admin:
         if incarnation_of(standing.newest, id_) is None:
             held_off = member.suspicion.holds_off(id_, now)
             return "held off" if held_off else "catches up"
+        if id_ == standing.id and not standing.active:
+            return "waits"
         suspects = member.suspicion.suspects(standing.newest, now)
         return "suspected" if id_ in suspects else "acts"
 

@@ -154,8 +154,9 @@ COMMANDS: Final = (
         ls,
         (),
         ("duckrow member ls", "duckrow member ls -o json"),
-        more="state: acts (it acknowledges all that is ordered), suspected, catches up, held off (it was\n"
-        "too slow, and has to wait), votes (a witness), follows (without a vote), away (no way there).",
+        more="state: acts (it acknowledges all that is ordered), suspected, waits (for the others, to act\n"
+        "again: this very machine), catches up, held off (it was too slow, and has to wait), votes (a\n"
+        "witness), follows (without a vote), away (no way there).",
         url=True,
         rows=True,
     ),

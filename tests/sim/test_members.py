@@ -52,7 +52,7 @@ def test_a_machine_is_added_replaced_weighed_and_retired_while_all_produce() -> 
             machine.producing = False
         await trio.sleep(2)
         cluster.check()
-        assert {node["state"] for node in found["nodes"]} <= {"acts", "catches up", "away"}
+        assert {node["state"] for node in found["nodes"]} <= {"acts", "waits", "catches up", "away"}
 
     cluster = play(3, with_an_observer, script)
     assert len(cluster.answered) > 50
@@ -75,6 +75,12 @@ def test_the_file_and_the_view_are_shown_side_by_side() -> None:
         nodes = {node["name"]: node for node in (await ask(cluster, 1, "members"))["nodes"]}
         assert (nodes["m3"]["listed"], nodes["m3"]["weight"]) == (1, 0)
         assert nodes["m4"]["state"] == "away"
+        cluster.kill(2)
+        await trio.sleep(3)
+        found = await ask(cluster, 1, "members")
+        states = {node["name"]: node["state"] for node in found["nodes"]}
+        assert not found["active"]
+        assert (states["m1"], states["m2"]) == ("waits", "away"), "it does not act alone"
 
     play(4, with_an_observer, script)
 
