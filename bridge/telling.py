@@ -11,9 +11,10 @@ WAITED_BEATS: Final = 5  # so long an ack may take before somebody is said to be
 
 
 def told(bridge: Bridge, now: float) -> dict[str, Any]:
-    """For `duckrow status`."""
+    """For `duckrow status`.  A standby link is told of while it is there."""
+    links = {*bridge.options.neighbours, *bridge.member.neighbours.linked}
     return {
-        "links": [_link(bridge, id_, now) for id_ in sorted(bridge.options.neighbours)],
+        "links": [_link(bridge, id_, now) for id_ in sorted(links)],
         "waiting_for": _waiting_for(bridge),
         "backlog": len(bridge.member.ordering.pending),
         "staged": len(bridge.staging.bundles),

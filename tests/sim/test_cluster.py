@@ -7,6 +7,7 @@ import random
 import pytest
 import trio
 
+from duckrow.bridge.telling import told
 from sim.clusterkit import Cluster, Links, chain, mesh, name
 from sim.world import World
 
@@ -69,6 +70,8 @@ def test_a_chain_heals_around_a_dead_machine_over_a_standby_link() -> None:
         cluster.kill(3)
         await trio.sleep(4)
         assert set(cluster.machines[2].bridge.links.linked()) == {1, 4}
+        links = told(cluster.machines[2].bridge, trio.current_time())["links"]
+        assert {link["peer"]: link["up"] for link in links} == {"m1": True, "m3": False, "m4": True}
         assert set(cluster.machines[1].bridge.status().members) == {1, 2, 4, 5}
         before = len(cluster.answered)
         await trio.sleep(1)
