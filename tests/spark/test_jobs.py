@@ -57,6 +57,29 @@ def test_archived_history_comes_into_a_topic_in_its_order_once_and_its_numbers_a
 
 
 @pytest.mark.usefixtures("spark")
+def test_history_comes_again_into_a_topic_that_was_made_anew_or_has_forgotten_it(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "archive"
+    with duckrow.Node() as node:
+        row = node.client
+        row.create_topic("rides", archive=10, max_entries=10)
+        row.produce_many("rides", texts(1, 45))
+        archived(archiver(row, place))
+        line = f"--url {node.url} pipeline replay rides --to again --archive {place} -o json"
+
+        command(line)
+        row.delete_topic("again")
+        anew = command(line).document["entries"], [each.value for each in row.pull("again")]
+        row.prune("again", 30)
+        command(line)
+        forgotten = [each.number for each in row.pull("again")]
+
+    assert anew == (30, texts(1, 30))
+    assert forgotten == [*range(31, 61)]
+
+
+@pytest.mark.usefixtures("spark")
 def test_measurements_are_in_the_database_once_however_often_they_are_read(
     node: duckrow.Node, tmp_path: Path
 ) -> None:
