@@ -16,9 +16,10 @@ lint: setup
 	@.venv/bin/mypy
 	@.venv/bin/mypy tests
 
-# Spark's own tests share one session, so they are in one process.
+# One process more than processors: tests of real processes wait for them now and then.  Spark's own tests share one
+# session, so they are in one process.
 test: lint
-	@$(PYTHON) -m pytest -q -n auto --dist worksteal --ignore tests/spark
+	@$(PYTHON) -m pytest -q -n $$(($$(nproc) + 1)) --dist worksteal --ignore tests/spark
 	@$(PYTHON) -m pytest -q tests/spark
 
 test-long: lint
