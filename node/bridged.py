@@ -12,7 +12,7 @@ a week, as the bridge reads the row.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import trio
@@ -21,7 +21,7 @@ from .adopting import adopt, adopted, note_adopted
 from .alone import ORDERLY, Options, StatelessError, durable_folders, recovered
 from .bridgedrow import BridgedRow
 from .env import Disk, Env
-from .errors import Corrupt
+from .errors import Corrupt, Disconnected
 from .events import WARNING, Note, unheard
 from .housekeeping import Housekeeping, HousekeepingOptions
 from .keeper import Keeper
@@ -69,8 +69,11 @@ async def open_bridged(
                 nursery.start_soon(housekeeping.run)
                 nursery.start_soon(tell_time, keeper, row)
                 nursery.start_soon(scrubs.run)
-                yield keeper
-                nursery.cancel_scope.cancel()
+                try:
+                    yield keeper
+                finally:
+                    nursery.cancel_scope.cancel()  # first: who may be cancelled is not told anything
+                    row.leave()
             orderly = True
         except BaseExceptionGroup as group:
             orderly = group.split(ORDERLY)[1] is None
@@ -79,7 +82,8 @@ async def open_bridged(
             if orderly and row.is_attached:
                 with trio.CancelScope(shield=True) as scope:  # sim-ok: as in alone.py
                     scope.deadline = trio.current_time() + LAST_SNAPSHOT_SECONDS
-                    await housekeeping.snapshot(idle_share=0)
+                    with suppress(Disconnected):
+                        await housekeeping.snapshot(idle_share=0)
         connection.cancel_scope.cancel()
 
 

@@ -93,17 +93,18 @@ class BridgedRow:
         self._has_news = False  # besides items: `take` returns, so that it is looked at
         self._taker = Wakeup()
         self._questions = Questions()
+        self._leaving = False
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Keeps the connection with the bridge, until cancelled.
+        """Keeps the connection with the bridge, until cancelled, or the node ends without one.
 
         Raises:
             ReplacedError: another store is there than before, or an image took the place of the row.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            while True:
+            while not self._leaving:
                 try:
                     stream = await self._env.net.connect(self._host, self._port)
                 except OSError:
@@ -127,6 +128,12 @@ class BridgedRow:
     @property
     def is_attached(self) -> bool:
         return self._output is not None
+
+    def leave(self) -> None:
+        """The node ends, and waits for no bridge any more."""
+        self._leaving = True
+        if self._output is None:
+            self._questions.fail_all(_left())
 
     # -- N1 -----------------------------------------------------------------------------------
 
@@ -397,6 +404,8 @@ class BridgedRow:
         if self._output is not None:
             self._output.close()
             self._output, self._lost_at = None, trio.current_time()
+            if self._leaving:
+                self._questions.fail_all(_left())
             assert self._nursery is not None
             self._nursery.start_soon(self._tell_away)
 
@@ -419,7 +428,10 @@ class BridgedRow:
 
         Raises:
             DuckrowError: what the store raised there.
+            Disconnected: it is away, and the node ends.
         """
+        if self._leaving and self._output is None:
+            raise _left()
         question = self._questions.ask(what, arguments, places)
         if self._output is not None:
             self._send(question.frame)
@@ -427,3 +439,7 @@ class BridgedRow:
             return await question.wait()
         finally:
             self._questions.drop(question)
+
+
+def _left() -> Disconnected:
+    return Disconnected("the node ends, and its bridge is away")

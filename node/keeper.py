@@ -27,7 +27,7 @@ from .calls import Calls, Key, key_of
 from .capture import hashing, state_hash
 from .commands import PID_BYTES, Command, Head, decode_head
 from .effects import Answer, Appended, Code, Configured, Created, Deleted, Effect, Result
-from .errors import Corrupt, DuckrowError, Full, NoQuorum, NotFound, Timeout
+from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, NotFound, Timeout
 from .keptrow import KeptRow
 from .numbers import Numbers, older
 from .pins import Pins
@@ -244,7 +244,9 @@ class Keeper:
             # The state is ahead of the index here: whoever cancels has to wait for the index.
             self._finding = trio.Event()
             with trio.CancelScope(shield=True):  # sim-ok: a few reads, and the dead read nothing
-                await self._find(places)
+                found = await self._find(places)
+            if not found:  # the index stays behind: no snapshot is made any more
+                await trio.sleep_forever()
             self._finding.set()
         self._note(item, effects, places)
         return len(effects)
@@ -291,13 +293,19 @@ class Keeper:
             self._hashed.unpark_all()
         return position, found, took
 
-    async def _find(self, places: dict[int, int]) -> None:
-        """Where the bodies of older items lie; one that is damaged is told when it is read."""
+    async def _find(self, places: dict[int, int]) -> bool:
+        """Where the bodies of older items lie; one that is damaged is told when it is read.
+
+        False: the node is ending, and there is nobody who knows.
+        """
         for position in places:
             try:
                 places[position] = await self.place_of(position)
             except (Corrupt, NotFound):
                 pass  # stays NOWHERE
+            except Disconnected:
+                return False
+        return True
 
     async def place_of(self, position: int) -> int:
         """

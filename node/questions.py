@@ -35,6 +35,10 @@ class Questions:
         if question is not None:
             question.answer(value, body)
 
+    def fail_all(self, error: DuckrowError) -> None:
+        for question in self._asked.values():
+            question.answer(error, b"")
+
     def drop(self, question: Question) -> None:
         """Nobody waits for it any more."""
         self._asked.pop(question.reference, None)

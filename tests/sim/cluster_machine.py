@@ -20,7 +20,7 @@ from duckrow.node.alone import Options
 from duckrow.node.bridged import open_bridged
 from duckrow.node.bridgedrow import BridgedRow, ReplacedError
 from duckrow.node.env import Env
-from duckrow.node.errors import Corrupt
+from duckrow.node.errors import Corrupt, DiskFailed
 from duckrow.node.events import ERROR
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
@@ -36,6 +36,7 @@ PEER_PORT, NODE_PORT = 4100, 4200
 SECRET = b"a secret of the cluster"
 SOCKET_SECONDS = 0.00003  # from a process to another one of the machine
 NOTES = 400
+UNREAD_STARTS = 4  # in a row that failed: then somebody reads the page about damage
 # What processes of one build have no reason to say to each other, whatever dies.
 NEVER_SAID = ("alarm", "link_broken", "message_too_large", "node_broken")
 OF_DAMAGE = ("damaged", "not_mended")
@@ -52,6 +53,7 @@ class Machine:
         self.node: Keeper | None = None
         self.stays_dead = False
         self._unreadable = False  # its disk has to be replaced
+        self._unread = 0  # starts in a row that did not get what they have to read
         self.reboots: list[float] = []
         self.on_bridge: Callable[[Machine, Bridge], None] = lambda _machine, _bridge: None
         self.on_node: Callable[[Machine, Keeper], None] = lambda _machine, _node: None
@@ -149,6 +151,12 @@ class Machine:
                 raise
             self._unreadable = True
             return
+        except DiskFailed:
+            self._unread += 1
+            if self._unread == UNREAD_STARTS:
+                self.bridge_host.media.copy_what_can_be_read()
+            raise
+        self._unread = 0
         try:
             attach = Attach(bridge, self._note)
             self.bridge = bridge

@@ -103,6 +103,19 @@ def test_a_world_where_nothing_will_happen_any_more_says_so() -> None:
         World(1).run(main)
 
 
+def test_what_does_not_end_when_all_is_over_is_named() -> None:
+    async def program(_env: Env) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.Event().wait()
+
+    async def main(world: World) -> None:
+        world.start("a", program)
+        await trio.sleep(1)
+
+    with pytest.raises(SimDeadlock, match="told to end, these go on: process a"):
+        World(1).run(main)
+
+
 def test_time_jumps_exactly_to_what_is_next_and_timers_come_in_order() -> None:
     seen: list[object] = []
 

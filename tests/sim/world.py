@@ -23,9 +23,10 @@ import contextvars
 import gc
 import hashlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
+import outcome
 import trio
 
 from duckrow.node.env import Env
@@ -136,6 +137,7 @@ class World:
         self._guard = guard
         self._order = _Steps(self) if trace_steps else Order(seed)
         self._nursery: trio.Nursery | None = None
+        self._endless: SimDeadlock | None = None  # somebody was told to end, and did not
         self.clock.on_jump = self.trace.time
 
     def rng(self, *name: object) -> random.Random:
@@ -242,7 +244,7 @@ class World:
         """The result of `main`; then everything that still runs ends.
 
         Raises:
-            SimDeadlock: nothing could happen any more.
+            SimDeadlock: nothing could happen any more; or what was told to end does not.
             ExceptionGroup: processes ended with errors that are not tolerated.
         """
         instruments = [self._order.tasks] if isinstance(self._order, _Steps) else []
@@ -276,13 +278,31 @@ class World:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 result = await main(self)
-                self.clock.on_deadlock = None
+                self.clock.on_deadlock = self._goes_on
                 for host in self.hosts.values():
                     host.life.end()
                 nursery.cancel_scope.cancel()
+            self.clock.on_deadlock = None
+            if self._endless is not None:
+                raise self._endless
             return result
         self.clock.on_deadlock = None
         raise SimDeadlock(f"nothing can happen any more, at {self.clock.now:.6f} s")
+
+    def _goes_on(self) -> None:
+        """All were told to end, and somebody waits for ever, behind a shield: it gets this in place of that."""
+        assert self._nursery is not None
+        names = ", ".join(sorted(task.name for task in self._nursery.child_tasks))
+        self._endless = SimDeadlock(f"told to end, these go on: {names}")
+        for task in _leaves(self._nursery):
+            trio.lowlevel.reschedule(task, outcome.Error(self._endless))
+
+
+def _leaves(nursery: trio.Nursery) -> Iterator[trio.lowlevel.Task]:
+    """Who waits for none of those below it."""
+    for task in nursery.child_tasks:
+        below = [each for one in task.child_nurseries for each in _leaves(one)]
+        yield from below or (task,)
 
 
 def _cancelled(error: BaseException) -> BaseException | None:
