@@ -19,7 +19,7 @@ import pyspark
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
-SECONDS = 300
+SECONDS = 900  # a busy machine needs minutes to start a driver and its executors
 # They run for minutes and not for days: what the better compiler costs never comes back.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WORKERS = 2

@@ -12,7 +12,12 @@ import duckrow
 from postgreskit import postgres
 from spark import servers
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+# On a busy machine a worker of Python takes its time to begin.
+PATIENT = {
+    "PYSPARK_SUBMIT_ARGS": "--conf spark.python.authenticate.socketTimeout=300s pyspark-shell"
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +35,8 @@ def test_jobs_run_on_the_machines_of_a_cluster(master: str) -> None:
             node.client.produce_many("measured", values, partition=partition)
         at = ("measured", "--url", node.url, "--master", master)
 
-        (audited,) = servers.job("audit", *at)
-        (told,) = servers.job("metrics", *at, "--to", to)
+        (audited,) = servers.job("audit", *at, more=PATIENT)
+        (told,) = servers.job("metrics", *at, "--to", to, more=PATIENT)
         with psycopg.connect(to) as base:
             rows = base.execute("select count(*), sum(value) from metrics").fetchone()
 

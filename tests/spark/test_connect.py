@@ -16,7 +16,7 @@ from postgreskit import postgres
 from real.archivekit import archived, archiver
 from spark import servers
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 ABOUT = {
     "run": "a1",

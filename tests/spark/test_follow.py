@@ -15,7 +15,7 @@ import duckrow
 from postgreskit import postgres
 from spark import servers
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def start(*words: str) -> subprocess.Popen[str]:
