@@ -40,6 +40,10 @@ def ask(
                 line = lines.readline()
             if not line:
                 raise ConnectionError("it hung up")
+    except PermissionError as error:
+        raise Refused(
+            f"{folder / name} is that of another user: ask as who it belongs to"
+        ) from error
     except TimeoutError as error:
         raise Timeout(f"no answer from {folder / name}") from error
     except (FileNotFoundError, NotADirectoryError, ConnectionError) as error:

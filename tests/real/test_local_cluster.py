@@ -79,6 +79,17 @@ def test_a_guard_whose_launcher_was_killed_before_it_was_ready_leaves_nothing(
     assert [*tmp_path.iterdir()] == []
 
 
+def test_the_cluster_of_another_user_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(_sock: socket.socket, _path: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    with pytest.raises(Refused, match=r"guard\.sock is that of another user"):
+        asking.ask(tmp_path, "guard.sock", {})
+
+
 @pytest.fixture
 def program() -> Iterator[subprocess.Popen[bytes]]:
     """One that does nothing, in the place of a bridge."""
