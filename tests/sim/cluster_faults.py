@@ -38,6 +38,7 @@ class ClusterFate:
         self._world, self._plan, self._seen, self._machines = world, plan, seen, machines
         self._rng = world.rng("fate", hand)
         self._aim = world.rng("sniper", hand)
+        self.holds_fire = False
         self._operator = operator
         self.disks = Disks(
             plan,
@@ -325,7 +326,7 @@ class ClusterFate:
     def moment(self, machine: Machine, moment: str) -> None:
         aim = self._aim
         chance = self._plan.snipers.get(moment)
-        if chance is None or self.healed or aim.random() >= chance:
+        if chance is None or self.healed or self.holds_fire or aim.random() >= chance:
             return
         self._world.note("sniper", moment)
         if moment.endswith("applied") or moment == "told-staged":

@@ -136,8 +136,12 @@ class _Run:
         self.world.start("admin", administrate)
         while not administrators or not administrators[0].ready.is_set():
             await trio.sleep(0.2)
-            self.hands[0].revive()  # snipers aim at the founding, too
+            self.hands[0].revive()  # snipers aim at the founding, too; for ever they may well win
+            for hand in self.hands:
+                hand.holds_fire = self.world.clock.now > FOUNDED_SECONDS / 2
             assert self.world.clock.now < FOUNDED_SECONDS, "the topics cannot be made"
+        for hand in self.hands:
+            hand.holds_fire = False
 
     def _add_client(self, name: str, kind: type[Producer | Consumer | Stager]) -> None:
         nodes = self.nodes
