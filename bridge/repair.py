@@ -81,7 +81,8 @@ class Repair:
             and number < max(there, default=0)
         ]
         self.suspect([each for each in recovered if each not in self._gone])
-        if self._gone:
+        # Damage that no start has met, as the index of its segment is whole, may hide what the view has.
+        if self._gone or journal.recovered.delivered is None:
             self._work.wake()
 
     # -- what is told of it -------------------------------------------------------------------

@@ -225,3 +225,10 @@ def test_the_links_of_every_shape_connect_all_machines(shape: str) -> None:
 @pytest.mark.timeout(7200)
 def test_an_hour_of_fresh_seeds_shows_no_anomaly() -> None:
     assert fuzz.main(["--cluster", "--hours", "1"]) == 0
+
+
+def test_damage_that_no_start_meets_keeps_nobody_from_being_counted() -> None:
+    """The newest segment is lost, so what is there of the view is counted again, behind an index that is whole."""
+    outcome = run_seed(730_205)
+
+    assert outcome.ok, outcome
