@@ -85,9 +85,10 @@ class Forgetting:
             await self._writer.sync()
         try:
             for number in going:
-                self._shelf.remove(number)
                 # In this order: an index without its segment tells that the segment was lost.
                 await self._disk.unlink(index_file(number))
+                # Not before: whoever reads opens the file once more as long as it is there, and holds it.
+                self._shelf.remove(number)
                 await self._disk.unlink(segment_file(number))
             await self._disk.sync_names()
         except OSError as error:
