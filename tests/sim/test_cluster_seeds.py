@@ -37,7 +37,6 @@ FAILED_ONCE = {
     "a_witness_plays_the_part_of_who_keeps_the_row": 995_007,
     "an_index_that_has_lost_something_stays_so": 700_007,
     "a_store_that_damage_has_taken_the_former_names_of": 720_058,
-    "a_node_that_ends_while_it_asks_a_bridge_that_has_ended": 720_162,
 }
 LONG_RUNS = {700_007}  # each has a test of its own that is shorter
 
@@ -230,5 +229,11 @@ def test_an_hour_of_fresh_seeds_shows_no_anomaly() -> None:
 def test_damage_that_no_start_meets_keeps_nobody_from_being_counted() -> None:
     """The newest segment is lost, so what is there of the view is counted again, behind an index that is whole."""
     outcome = run_seed(730_205)
+
+    assert outcome.ok, outcome
+
+
+def test_a_node_that_ends_while_it_asks_a_bridge_that_has_ended_ends() -> None:
+    outcome = run_seed(720_162)
 
     assert outcome.ok, outcome
