@@ -19,7 +19,7 @@ from functools import partial
 import attrs
 
 from duckrow.node.limits import BUNDLE_BYTES_MAX
-from duckrow.node.row import Bundle
+from duckrow.node.row import Bundle, View
 
 from .calling import Calling
 from .choosing import choose
@@ -45,6 +45,7 @@ from .suspicion import Suspicion
 from .views import Views
 
 GRACE_DOUBLINGS_MAX = 8
+DOUBLINGS_MAX = 4  # of the time that an answer is waited for
 
 
 @attrs.define
@@ -60,6 +61,8 @@ class Council:
     _seen: Ballot | None = attrs.field(default=None, init=False)  # the highest of all
     _held: tuple[int, Accept] | None = attrs.field(default=None, init=False)  # lacks its tail
     _fetches: int = attrs.field(default=0, init=False)
+    _fetch_at: float = attrs.field(default=0.0, init=False)  # not before
+    _lacking: int = attrs.field(default=0, init=False)  # the view whose cut it is
 
     # As an acceptor.
 
@@ -95,7 +98,7 @@ class Council:
         if self.standing.holds_data:
             if not self.ordering.holds(accept.value):
                 self._held = source, accept
-                self._fetch()
+                self._fetch(accept.value)
                 return
             self.ordering.journal_cut(accept.value)
         self.outbox.put(self.standing.acceptor.accept(accept.ballot, accept.value))
@@ -130,23 +133,33 @@ class Council:
 
     # The tail that an acceptor lacks.
 
-    def _fetch(self) -> None:
-        """From any data voter, another one each time: those of `cont` may be dead."""
-        standing = self.standing
+    def _fetch(self, value: View) -> None:
+        """From any data voter, another one each time: those of `cont` hold it, and may be dead.  Not while
+        an answer may still be on its way: over a slow link it takes long, and each more would come
+        behind it.
+        """
+        standing, alive = self.standing, self.calling.seem_alive()
         others = [v[0] for v in standing.newest.voters if v[3] and v[0] != standing.id]
-        if standing.installed == standing.newest.id and others:
-            self._fetches += 1
-            fetch = Fetch(standing.newest.id, dict(standing.delivered))
-            self.neighbours.flood(fetch, others[self._fetches % len(others)])
+        others.sort(key=lambda id_: (id_ not in alive, id_ not in value.cont))
+        if self._lacking != value.id:
+            self._lacking, self._fetches, self._fetch_at = value.id, 0, 0.0
+        if standing.installed != standing.newest.id or not others or standing.now < self._fetch_at:
+            return
+        gaps = self.ordering.streams.gaps(standing.delivered, dict(value.cut))
+        rounds, next_ = divmod(self._fetches, len(others))
+        self.neighbours.flood(Fetch(standing.newest.id, gaps), others[next_])
+        self._fetches += 1
+        self._fetch_at = standing.now + standing.timing.retry * 2 ** min(rounds, DOUBLINGS_MAX)
 
     def hear_fetch(self, source: int, fetch: Fetch) -> None:
         for streams in (self.ordering.streams, self.ordering.old):
             if streams is not None and streams.view == fetch.view:
                 held = [
                     bundle
-                    for origin, stream in streams.of.items()
-                    for s, bundle in sorted(stream.bundles.items())
-                    if s > fetch.after.get(origin, 0)
+                    for origin, after in fetch.after.items()
+                    if origin in streams.of
+                    for s, bundle in sorted(streams.of[origin].bundles.items())
+                    if s > after
                 ]
                 for part in parts(held):
                     self.neighbours.flood(Tail(fetch.view, part), source)
@@ -156,6 +169,8 @@ class Council:
             for bundle in tail.bundles:
                 delivered = self.standing.delivered.get(bundle.origin, 0)
                 self.ordering.streams.keep(bundle, delivered)
+            # There may be more parts.
+            self._fetch_at = self.standing.now + self.standing.timing.retry
             self.retry_accept()
 
     # As a proposer.

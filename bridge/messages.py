@@ -122,7 +122,7 @@ class Decided(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Asks for the bundles of a view after these, by origin (V6)."""
+    """Asks for the bundles of a view after these, of these origins (V6)."""
 
     view: int
     after: dict[int, int]

@@ -26,7 +26,7 @@ from .asking import Keeps
 from .catchup import Following, ImageSource
 from .effects import Alarm, Hang, Image, Send, Serve
 from .flood import Flood
-from .messages import Acks, Base, Control, Link, Message, Newer, Payload
+from .messages import Acks, Base, Control, Link, Message, Newer, Payload, Tail
 from .outbox import Outbox
 from .routes import Routes
 from .standing import Standing
@@ -61,6 +61,9 @@ class Neighbours:
     images: ImageSource = attrs.field(factory=ImageSource, init=False)
     digests: dict[int, bytes] = attrs.field(factory=dict, init=False)  # by position
     furthest: int = attrs.field(default=0, init=False)  # end of a row that was told of, ever
+    _way: dict[int, int] = attrs.field(
+        factory=dict, init=False
+    )  # by id: the link by which its newest flood was here first
     _of: dict[int, Neighbour] = attrs.field(factory=dict, init=False)  # by id; links that are up
     links_due: bool = attrs.field(default=False, init=False)
 
@@ -293,13 +296,16 @@ class Neighbours:
     def hear_control(self, peer: int, control: Control) -> None:
         if not self.flooding.is_new(control):
             return
+        self._way[control.source] = peer
         if control.to != self.standing.id:
             self._flood(control, peer)
         if control.to is None or control.to == self.standing.id:
             self.handle(control.source, control.payload)
 
     def _flood(self, control: Control, back: int | None) -> None:
-        for peer in self.linked:
+        way = self._way.get(control.to) if control.to is not None else None
+        bulky = isinstance(control.payload, Tail)  # asked for again where it gets lost
+        for peer in [way] if bulky and way in self._of else self.linked:
             if peer != back:
                 self.send(peer, control)
 

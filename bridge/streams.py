@@ -181,11 +181,19 @@ class Streams:
 
     def lacks(self, delivered: Mapping[int, int], cut: Mapping[int, int]) -> bool:
         """Whether a bundle of the cut is neither in the row nor physically here (V6, V8)."""
-        return any(
-            s not in self.of[origin].bundles
-            for origin, end in cut.items()
-            for s in range(delivered.get(origin, 0) + 1, end + 1)
-        )
+        return bool(self.gaps(delivered, cut))
+
+    def gaps(self, delivered: Mapping[int, int], cut: Mapping[int, int]) -> dict[int, int]:
+        """By origin of which something of the cut is missing: the last one before that."""
+        gaps = {}
+        for origin, end in cut.items():
+            s = delivered.get(origin, 0)
+            bundles = self.of[origin].bundles
+            while s < end and s + 1 in bundles:
+                s += 1
+            if s < end:
+                gaps[origin] = s
+        return gaps
 
     def journaled_on(self, delivered: Mapping[int, int]) -> dict[int, int]:
         """By origin, how far it is in the row or on this disk, without a gap: a cut of what is here."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
-from core.bridgecluster import Cluster
+from core.bridgecluster import TIMING, Cluster
 from core.bridgekit import bundle, run, view
 from duckrow.bridge.council import parts
 from duckrow.bridge.messages import (
@@ -214,22 +216,97 @@ def test_a_value_is_accepted_only_when_it_could_be_installed() -> None:
     assert cluster.members[3].ordering.streams.of[1].have == 0  # the feed goes on where it was
 
 
-def test_a_tail_is_asked_of_every_data_voter_in_turn() -> None:
-    """V6: Those that carry the view over may be dead, and another hold it."""
+def lacks_a_tail(dead: Collection[int] = (), cont: tuple[int, ...] = (1,)) -> Cluster:
+    """Machine 4 is asked to accept what it cannot install, and no answer reaches it."""
     cluster = Cluster(1, 2, 3, 4)
-    value = view(2, (1, 2, 3, 4), cut={1: 1, 2: 0, 3: 0, 4: 0}, cont=(1,))
+    cluster.beats(6)  # that all have joined is long ago
+    for id_ in dead:
+        cluster.members[4].suspicion.is_dead(id_, run(id_))
+    value = view(2, (1, 2, 3, 4), cut={1: 1, 2: 0, 3: 0, 4: 0}, cont=cont)
     cluster.stops = lambda a, b, message: True
+    cluster.control(4, 1, Prepare(2, (1, 1), cluster.view(1)))
     cluster.control(4, 1, Accept(2, (1, 1), value, cluster.view(1)))
-    for _ in range(3):
-        cluster.members[4].council.retry_accept()
-        cluster._end(4)
-    asked = {
-        message.to
+    return cluster
+
+
+def asked(cluster: Cluster) -> list[int]:
+    """Of whom machine 4 wanted a tail, in turn."""
+    found = {
+        message.n: message.to or 0
         for _, _, message in cluster.sent
         if isinstance(message, Control) and isinstance(message.payload, Fetch)
     }
+    return [to for _, to in sorted(found.items())]
 
-    assert asked == {1, 2, 3}
+
+def wait(cluster: Cluster, seconds: float) -> None:
+    """Machine 4 looks again and again in that time, and calls no ballot of its own."""
+    member = cluster.members[4]
+    for _ in range(round(seconds / TIMING.beat)):
+        cluster.now += TIMING.beat
+        member.standing.now = cluster.now
+        member.council.retry_accept()
+    cluster._end(4)
+
+
+def test_a_tail_is_asked_of_every_data_voter_in_turn() -> None:
+    """V6: Those that carry the view over may be dead, and another hold it."""
+    cluster = lacks_a_tail()
+    wait(cluster, 2)
+
+    assert sorted(asked(cluster)[:3]) == [1, 2, 3]
+
+
+def test_a_tail_is_asked_first_of_those_that_hold_it_and_seem_to_live() -> None:
+    assert asked(lacks_a_tail(cont=(3,)))[0] == 3
+    assert asked(lacks_a_tail({1, 3}, cont=(3,)))[0] == 2
+
+
+def test_a_tail_is_asked_for_again_when_the_answer_had_time_to_come() -> None:
+    """V6, F11: Over a slow link each answer more would come behind the one that is on its way."""
+    cluster = lacks_a_tail()
+    wait(cluster, 1.4)
+    assert len(asked(cluster)) == 3  # at once, after 0.5 s and after 1.0 s
+    wait(cluster, 3.2)
+    assert len(asked(cluster)) == 6  # after 1.5, 2.5 and 3.5 s
+    wait(cluster, 0.8)
+    cluster.control(4, 1, Tail(1, (bundle(1, 2),)))  # a part of it: there may be more
+    wait(cluster, 0.4)
+    assert len(asked(cluster)) == 7
+    wait(cluster, 0.2)
+    assert len(asked(cluster)) == 8
+
+
+def test_only_what_is_missing_of_a_cut_is_asked_for() -> None:
+    """V6."""
+    cluster = Cluster(1, 2, 3)
+    cluster.slow = {2, 3}  # nothing is ordered
+    cluster.submit(1, "a")
+    cluster.submit(2, "b")
+    cluster.settle()
+    cluster.stops = lambda a, b, message: True
+    value = view(2, (1, 2, 3), cut={1: 3, 2: 1, 3: 0}, cont=(1,))
+    cluster.control(3, 1, Accept(2, (1, 1), value, cluster.view(1)))
+
+    assert cluster.said(3, Fetch) == [Fetch(1, {1: 1})]
+
+
+def test_a_tail_goes_the_way_by_which_its_question_came() -> None:
+    """V6: It may be as large as all that is under way, and a flood takes every link there is."""
+    cluster = Cluster(1, 2, 3, 4, edges=[(1, 2), (2, 3), (3, 4), (4, 1)])
+    cluster.slow = {4}
+    cluster.submit(2, "a")
+    cluster.settle()
+    cluster.members[4].neighbours.flood(Fetch(1, {2: 0}), 2)
+    cluster._end(4)
+    cluster.settle()
+    links = [
+        (a, b)
+        for a, b, message in cluster.sent
+        if isinstance(message, Control) and isinstance(message.payload, Tail)
+    ]
+
+    assert links in ([(2, 1), (1, 4)], [(2, 3), (3, 4)])
 
 
 def test_whoever_holds_a_tail_gives_it() -> None:
