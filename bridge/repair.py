@@ -27,7 +27,7 @@ from duckrow.node.limits import MIB
 from duckrow.node.mending import Content, Wound
 from duckrow.node.places import segment_of
 from duckrow.node.row import Item
-from duckrow.node.segments import segment_number
+from duckrow.node.segments import segment_file, segment_number
 from duckrow.node.wakeup import Wakeup
 
 from .asking import Asking
@@ -227,6 +227,8 @@ class Repair:
         store = self._store
         while self._suspects:
             number = next(iter(self._suspects))
+            if store.images.left_behind(number):
+                await self._between(partial(self._give_up, number))
             if self._is_over(number):
                 self._forget(number)
                 del self._suspects[number]
@@ -245,6 +247,12 @@ class Repair:
                 if before is None:
                     self._note(ERROR, "damaged what=%s", wound)
             del self._suspects[number]
+
+    async def _give_up(self, number: int) -> None:
+        """Own commands that lay there: what only this machine had cannot come from another one."""
+        if lost := await self._staging.lose(number):
+            what = f"{len(lost)} bundles of this machine, unless another one had them already"
+            self._note(ERROR, "commands_lost file=%s what=%s", segment_file(number), what)
 
     def _is_over(self, number: int) -> bool:
         """An image took the place of all that lay there: nobody wants it back."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from duckrow.node.journal import Journal
+from duckrow.node.places import segment_of
 from duckrow.node.row import Bundle
 
 from .messages import Name, name_of
@@ -55,6 +56,24 @@ class Staging:
         await self._insist(self._journal.settle, over)
         for name in over:
             self.bundles.pop(name, None)
+
+    async def lose(self, segment: int) -> list[Name]:
+        """Those in that segment which damage took, and that nobody can put back: they keep it no longer.
+
+        Returns those that are not known to have come into the row.
+
+        Raises:
+            DiskFailed.
+        """
+        stages = self._journal.store.chronicle.staged
+        lost = {
+            name: stage
+            for name, stage in stages.items()
+            if segment_of(stage.place) == segment and name not in self.bundles
+        }
+        if lost:
+            await self._insist(self._journal.settle, list(lost))
+        return [name for name, stage in lost.items() if not stage.ordered]
 
     async def _merge(self) -> None:
         waiting = [bundle for name, bundle in self.bundles.items() if not name[0]]

@@ -39,7 +39,7 @@ NOTES = 400
 UNREAD_STARTS = 4  # in a row that failed: then somebody reads the page about damage
 # What processes of one build have no reason to say to each other, whatever dies.
 NEVER_SAID = ("alarm", "link_broken", "message_too_large", "node_broken")
-OF_DAMAGE = ("damaged", "not_mended")
+OF_DAMAGE = ("damaged", "not_mended", "commands_lost")
 NETWORK_ERRORS = ("simulated: ", "this stream was closed", "the stream ended")
 
 

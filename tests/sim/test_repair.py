@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import trio
 
+from duckrow.node.places import segment_of
+from duckrow.node.segments import segment_file
 from sim.clusterkit import BODY
 from sim.pairkit import Split, everything, play
 
@@ -186,3 +188,40 @@ def test_what_nobody_reads_is_read_by_the_scrub_of_its_bridge_and_mended() -> No
 
     split = play(8, script, keep=KEEP, scrub_seconds=100)
     assert any("m3 scrubbed" in note for note in split.notes)
+
+
+def test_own_commands_that_damage_took_are_told_once_and_do_not_keep_their_file() -> None:
+    """It was told as damaged at every start, though an image had taken the place of its row."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.world.net.partition(["m3"], ["m1", "m2"])
+        with trio.fail_after(10):
+            while not (staged := split.bridges[3].store.chronicle.staged):
+                await trio.sleep(0.001)
+        split.kill("n", 3)  # or it would settle them
+        (stage, *_) = staged.values()
+        number = segment_of(stage.place)
+        name = "row/" + segment_file(number)
+        await trio.sleep(2)
+        await split.bridges[3].store.seal(number)  # the next one tells of them, too
+        await split.bridges[3].store.sync()
+        split.kill("m", 3)
+        media = split.world.host("m3").media
+        for path in sorted({name, name.replace(".seg", ".pos")} & set(media.paths())):
+            for offset in range(0, len(media.content(path)), 20):
+                media.flip(path, offset)
+        split.world.net.heal()
+        split.start_bridge(3)
+        split.start_node(3)
+        with trio.fail_after(60):
+            while not any("m3 image_taken" in note for note in split.notes):
+                await trio.sleep(0.1)
+        await split.until()
+        with trio.fail_after(20):
+            while split.bridges[3].repair.told():
+                await trio.sleep(0.1)
+        assert sum("m3 commands_lost" in note for note in split.notes) == 1
+        await split.end()
+
+    play(12, script, keep=KEEP)
