@@ -2,8 +2,9 @@
 
 Reasons: a member is suspected; somebody wants in; a voter shall go; nobody of the view runs any
 more; a ballot began and came to nothing.  So that not all call at once, each waits for its rank,
-which is how many seem alive before it, and a little chance.  A call that failed is repeated later
-and later, and by somebody else if need be.
+which is how many seem alive before it, and a little chance.  A call that failed is repeated by whoever
+is first, and each has more time than the one before: it takes two syncs of a majority, and some disks
+are slow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .ordering import CLOCK_MAX, Ordering
 from .standing import Standing
 from .suspicion import Suspicion
 
-BACKOFFS_MAX = 4  # times the longest random wait
+TIMES_MAX = 4  # the time of the first ballot
 
 
 class Heard(NamedTuple):
@@ -36,12 +37,13 @@ class Calling:
     suspicion: Suspicion
     chance: random.Random
     began: float  # this process
-    failed: int = attrs.field(default=0, init=False)  # ballots, since the last view
-    promised_at: float = attrs.field(default=0.0, init=False)
+    _ballots: int = attrs.field(default=0, init=False)  # heard of, for the register
+    _register: int = attrs.field(default=0, init=False)  # that those are for
+    _promised_at: float = attrs.field(default=0.0, init=False)
+    _rests_until: float = attrs.field(default=0.0, init=False)  # after a ballot of its own
     _joins: dict[int, Heard] = attrs.field(factory=dict, init=False)
     _change: tuple[Change, float] | None = attrs.field(default=None, init=False)  # since when
     _due: float | None = attrs.field(default=None, init=False)  # when to call
-    _register: int = attrs.field(default=0, init=False)  # that `failed` speaks of
 
     # What is heard.
 
@@ -104,18 +106,27 @@ class Calling:
         self._due = None
         return True
 
+    def promised(self) -> None:
+        """A ballot goes on; those before it, if any, came to nothing."""
+        register = self.standing.newest.id + 1
+        self._ballots = self._ballots + 1 if self._register == register else 1
+        self._register = register
+        self.accepted()
+
+    def accepted(self) -> None:
+        """It has come to a value."""
+        self._promised_at, self._rests_until = self.standing.now, 0.0
+
     def has_failed(self) -> None:
-        """A ballot came to nothing: the next one later, by chance."""
-        if self._register != self.standing.newest.id + 1:
-            self._register, self.failed = self.standing.newest.id + 1, 0
-        self.failed += 1
-        timing = self.standing.timing
-        wait = self.chance.uniform(0.04, 1) * timing.retry * min(self.failed, BACKOFFS_MAX)
-        self.promised_at = self.standing.now
-        self._due = self.standing.now + wait
+        """One of this node: the next one later, by chance."""
+        self._rests_until = self.standing.now + self.chance.uniform(0.04, 1) * self.patience()
+
+    def patience(self) -> float:
+        """How long a ballot may take: longer with each that came to nothing since the last view."""
+        return self.standing.timing.retry * min(1 + self.failures() // 2, TIMES_MAX)
 
     def failures(self) -> int:
-        return self.failed if self._register == self.standing.newest.id + 1 else 0
+        return self._ballots - 1 if self._register == self.standing.newest.id + 1 else 0
 
     def _rank(self) -> int | None:
         """How many are to go before this node; None: there is no reason to call."""
@@ -130,9 +141,17 @@ class Calling:
             return rank if suspects or exhausted or (rank == 0 and changes) else None
         rank = 1 + sorted(voter[0] for voter in view.voters).index(standing.id)
         if standing.acceptor.promised is not None:
-            return rank if now - self.promised_at > timing.retry else None
+            return None if self._may_succeed(standing.acceptor.promised[1]) else rank
         nobody = all(m.id in suspects or m.id == standing.id for m in view.members)  # S4
         return rank if nobody and now - self.began > timing.suspect_min else None
+
+    def _may_succeed(self, proposer: int) -> bool:
+        """The ballot that this node promised to."""
+        now = self.standing.now
+        if self._rests_until:
+            return now <= self._rests_until
+        alive = proposer in self.seem_alive()
+        return now - self._promised_at <= (self.patience() if alive else self.standing.timing.retry)
 
     def _wants_in(self) -> bool:
         """Somebody who would be let in (R1, U3), and is not held off (S6)."""

@@ -73,7 +73,7 @@ class Council:
         standing, acceptor = self.standing, self.standing.acceptor
         before = acceptor.accepted_ballot, acceptor.accepted
         self.outbox.put(acceptor.promise(prepare.ballot))
-        self.calling.promised_at = standing.now
+        self.calling.promised()
         self.views.wedge()
         exact = standing.exact
         report = Report(
@@ -102,7 +102,7 @@ class Council:
                 return
             self.ordering.journal_cut(accept.value)
         self.outbox.put(self.standing.acceptor.accept(accept.ballot, accept.value))
-        self.calling.promised_at = self.standing.now
+        self.calling.accepted()
         self.views.wedge()
         accepted = Accepted(accept.register, accept.ballot)
         self.outbox.when_durable(partial(self.neighbours.flood, accepted, source))
@@ -209,9 +209,10 @@ class Council:
         if proposal is None or proposal.value is not None or proposal.lacks_promises():
             return
         doublings = min(self.standing.churn() + self.calling.failures(), GRACE_DOUBLINGS_MAX)
-        last = timing.retry - timing.retry_margin
+        last = self.calling.patience() - timing.retry_margin
         grace = min(timing.grace * 2**doublings, last)
-        if proposal.lacks_voices(self.calling.seem_alive()) and now < proposal.began + grace:
+        proposal.carried_at = min(proposal.carried_at, now)
+        if proposal.lacks_voices(self.calling.seem_alive()) and now < proposal.carried_at + grace:
             return
         value = proposal.found() or choose(
             proposal.view,
@@ -243,7 +244,7 @@ class Council:
         self.retry_accept()
         self.propose()
         proposal = self._current()
-        if proposal is not None and self.standing.now - proposal.began > self.standing.timing.retry:
+        if proposal and self.standing.now - proposal.began > self.calling.patience():
             self._fail()
         self.call()
 

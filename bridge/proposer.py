@@ -8,6 +8,7 @@ is taken as it is, bit for bit (V4).  Only if there is none, a view is chosen (`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Final
 
@@ -34,6 +35,7 @@ class Proposal:
     view: View  # the one that it follows, whose voters decide
     ballot: Ballot
     began: float
+    carried_at: float = math.inf  # when a majority had promised
     value: View | None = None  # set: it is in its second phase
     promises: dict[int, Promise] = attrs.field(factory=dict)
     accepted: set[int] = attrs.field(factory=set)

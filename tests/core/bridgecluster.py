@@ -190,6 +190,20 @@ class Cluster:
                 self._end(id_)
             self.settle()
 
+    def slow_beats(self, count: int, late: int) -> None:
+        """Each sync of a disk takes so many beats."""
+        self.slow = set(self.disks)
+        due: dict[int, deque[int]] = {id_: deque() for id_ in self.disks}
+        for tick in range(count):
+            self.beats()
+            for id_ in list(self.members):
+                asked = len(self._syncs[id_]) - len(due[id_])
+                due[id_].extend([tick + late] * asked)
+                while due[id_] and due[id_][0] <= tick:
+                    due[id_].popleft()
+                    self.sync(id_, 1)
+            self.settle()
+
     def _deliver(self) -> bool:
         moved = False
         for (a, b), queue in list(self._ways.items()):

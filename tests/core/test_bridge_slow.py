@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from core.bridgecluster import Cluster
-from duckrow.bridge.messages import Follow
+from core.bridgekit import run
+from duckrow.bridge.messages import Follow, Prepare
 from duckrow.bridge.timing import Timing
 from duckrow.node.limits import ORIGIN_BUNDLES_MAX
 
@@ -169,3 +172,40 @@ def test_good_conduct_is_remembered() -> None:
         suspicion.waits(None, (), now + 30)
 
     assert suspicion._held_off[3].delay == TIMING.readmit_min
+
+
+@pytest.mark.parametrize("late", [1, 4, 8])
+def test_where_each_sync_takes_long_there_is_a_view_all_the_same(late: int) -> None:
+    """S5: A ballot takes two of them, so the next one has more time where one came to nothing; and V3: who
+    seems alive is waited for from the first majority on, or one is left out, and wants in, again and again.
+    """
+    cluster = Cluster(1, 2, 3, 4, 5)
+    cluster.stop(1)
+    cluster.slow_beats(140, late)
+    assert cluster.acting() == [2, 3, 4, 5]
+    newest = cluster.view(2).id
+    cluster.slow_beats(100, late)
+
+    assert (newest, cluster.view(2).id) == (2, 2)
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_ballot_that_may_take_longer_has_that_time_only_while_its_proposer_lives(
+    lives: bool,
+) -> None:
+    """S5."""
+    cluster = Cluster(1, 2, 3)
+    member = cluster.members[2]
+    cluster.beats(6)  # that all have joined is long ago
+    cluster.stops = lambda a, b, message: True
+    for turn in range(5, 10):
+        cluster.control(2, 3, Prepare(2, (turn << 32, 3), cluster.view(2)))
+    if not lives:
+        member.suspicion.is_dead(3, run(3))
+    began = cluster.now
+    while not member.calling.is_due():
+        cluster.now += TIMING.beat
+        member.standing.now = cluster.now
+        member.suspicion.beat(3, cluster.now)
+
+    assert (cluster.now - began > 3 * TIMING.retry) == lives
