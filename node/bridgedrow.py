@@ -6,32 +6,29 @@ What was submitted is kept until its item comes; when the bridge was away, all o
 again, in order (N2): applying twice is impossible.  Items come from the position that was taken last,
 so nothing is missed and nothing is doubled.
 
-A bridge that is gone is waited for: reads of what is in memory go on, `active` is false, and what
-needs the store waits.
+While the bridge is gone, reads of what is in memory go on, `active` is false, and what needs the
+store waits.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from math import inf
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import trio
 
 from . import bridgewire as wire
 from .bridgedstore import BridgedStore
+from .bridgelink import BridgeLink
 from .bridgewire import Name, Said, Told, Welcome, What
 from .commands import Command
 from .env import Buffer, Env
-from .errors import Corrupt, Disconnected, DuckrowError, Full, rebuilt
+from .errors import Corrupt, DuckrowError, Full, rebuilt
 from .events import WARNING, Note, unheard
-from .frames import Frame, FrameReader
+from .frames import Frame
 from .giving import Given
 from .limits import KIB, MIB
-from .output import GONE, Output
-from .questions import Questions
-from .receiving import receive
 from .reserve import OK
 from .row import Bundle, Item, RowStatus
 from .scrub import Scrub
@@ -39,8 +36,6 @@ from .segments import SegmentInfo
 from .unsettled import Unsettled
 from .wakeup import Wakeup
 
-RETRY_SECONDS: Final = 0.1  # the bridge is on this machine: it comes back, or is started again
-AWAY_SECONDS: Final = 0.5  # it is started again sooner; clients need not wait for longer than that
 TOLD_SECONDS: Final = 1.0  # for a bridge to say how it is
 SETTLE_AT: Final = 64  # bundles; fewer when the bridge has come to rest
 AHEAD_BYTES: Final = 1 * MIB  # of an image, on its way to the bridge
@@ -49,16 +44,6 @@ TAKEN_AT: Final = 256 * KIB  # less than a bridge sends ahead
 
 class ReplacedError(Exception):
     """Raised when all that the node knows is of a row that is no more: it has to begin anew."""
-
-
-class Stream(Protocol):
-    """What is needed of the connection."""
-
-    def send_now(self, buffers: Iterable[Buffer]) -> int: ...
-    async def wait_send_all_might_not_block(self) -> None: ...
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
-    async def receive_into(self, buffer: memoryview) -> int: ...
-    async def aclose(self) -> None: ...
 
 
 class BridgedRow:
@@ -71,13 +56,20 @@ class BridgedRow:
         self.welcome: Welcome | None = None
         self.on_give: Callable[[int], None] = self.give_nothing  # an image is wanted (N5)
         self.ready = trio.Event()  # the bridge has answered for the first time
-        self._env, self._host, self._port, self._note = env, host, port, note
+        self._note = note
+        self._link = BridgeLink(
+            env,
+            host,
+            port,
+            note,
+            on_welcome=self._on_welcome,
+            on_frame=self._on_frame,
+            on_away=self._be_looked_at,
+        )
         self._status = RowStatus(False, (), 0, 0, 0, OK)
         self._on_tight: Callable[[], None] = lambda: None
-        self._output: Output | None = None
         self.caches: Sequence[Scrub] = ()  # read the files of the node through
         self._lacks = False  # the index has lost something
-        self._lost_at = inf  # while there is no bridge: since when
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
         self._came = self._unsaid = (
@@ -92,9 +84,6 @@ class BridgedRow:
         self._staged: list[bytes] = []  # heads of what is durable on this machine (N3)
         self._has_news = False  # besides items: `take` returns, so that it is looked at
         self._taker = Wakeup()
-        self._questions = Questions()
-        self._leaving = False
-        self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
         """Keeps the connection with the bridge, until cancelled, or the node ends without one.
@@ -102,22 +91,7 @@ class BridgedRow:
         Raises:
             ReplacedError: another store is there than before, or an image took the place of the row.
         """
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            while not self._leaving:
-                try:
-                    stream = await self._env.net.connect(self._host, self._port)
-                except OSError:
-                    await trio.sleep(RETRY_SECONDS)
-                    continue
-                try:
-                    await self._attached(stream)  # type: ignore[arg-type]  # it can do more
-                except (*GONE, Corrupt, Disconnected) as error:
-                    self._note(WARNING, "bridge_lost error=%s", error)
-                finally:
-                    self._detach()
-                    await trio.aclose_forcefully(stream)
-                await trio.sleep(RETRY_SECONDS)
+        await self._link.run()
 
     @property
     def image(self) -> str:
@@ -127,21 +101,24 @@ class BridgedRow:
 
     @property
     def is_attached(self) -> bool:
-        return self._output is not None
+        return self._link.is_up
 
     def leave(self) -> None:
         """The node ends, and waits for no bridge any more."""
-        self._leaving = True
-        if self._output is None:
-            self._questions.fail_all(_left())
+        self._link.leave()
+
+    async def ask(
+        self, what: What, *arguments: object, places: Sequence[int] = ()
+    ) -> tuple[Any, Buffer]:
+        """See `BridgeLink.ask`."""
+        return await self._link.ask(what, *arguments, places=places)
 
     # -- N1 -----------------------------------------------------------------------------------
 
     def follow(self, after: int) -> None:
         """`take` begins behind position `after`."""
         self._after = after
-        if self._output is not None:
-            self._send(wire.frame([int(Said.FOLLOW), after]))
+        self._link.send(wire.frame([int(Said.FOLLOW), after]))
 
     def tend(self, on_tight: Callable[[], None], scrubs: Sequence[Scrub]) -> None:
         """The disk of the row is the bridge's, but room on it is made here."""
@@ -152,8 +129,7 @@ class BridgedRow:
         if not self._lacks:
             self._lacks = True
             self._note(WARNING, "index_lacks")
-            if self._output is not None:
-                self._send(wire.frame([int(Said.LACKS)]))
+            self._link.send(wire.frame([int(Said.LACKS)]))
 
     async def leads(self, after: int, upto: int) -> bool:
         """See `KeptRow.leads`; not asked of a bridge, so a start takes the newest snapshot."""
@@ -173,8 +149,8 @@ class BridgedRow:
         if accepted and self._unsettled.are_durable(heads):
             # It is on this disk, and a second copy would only take room there.
             self._tell_staged(heads)
-        elif self._output is not None:
-            self._send(wire.submit(commands, accepted=accepted))
+        else:
+            self._link.send(wire.submit(commands, accepted=accepted))
 
     def go_on(self) -> None:
         pass
@@ -184,7 +160,7 @@ class BridgedRow:
 
     def withdraw(self, command: Command) -> bool:
         """Only while the bridge is away is it known that nothing took it."""
-        if self._output is not None:
+        if self._link.is_up:
             return False
         return self._unsettled.forget(command.head)
 
@@ -192,9 +168,9 @@ class BridgedRow:
         """See `KeptRow.take`; what the last call gave is applied, and so it is settled."""
         self._applied += self._taken
         self._taken.clear()
-        if len(self._applied) >= SETTLE_AT and self._output is not None:
+        if len(self._applied) >= SETTLE_AT:
             self._settle_applied()
-            self._output.flush()
+            self._link.flush()
         while not (self._items or self._refused or self._has_news):
             await self._taker.wait()
         self._has_news = False
@@ -220,8 +196,8 @@ class BridgedRow:
     def _tell_taken(self) -> None:
         """The bridge sends as much ahead and no more, or whoever applies slowly would hold all of the row."""
         self._unsaid, self._came = self._unsaid + self._came, 0
-        if self._unsaid >= TAKEN_AT and self._output is not None:
-            self._send(wire.frame([int(Said.TAKEN), self._unsaid]))
+        if self._unsaid >= TAKEN_AT:
+            self._link.send(wire.frame([int(Said.TAKEN), self._unsaid]))
             self._unsaid = 0
 
     def take_refused(self) -> list[tuple[Command, DuckrowError]]:
@@ -238,22 +214,21 @@ class BridgedRow:
         return staged
 
     def release(self, position: int, oldest_body: int) -> None:
-        if self._output is not None:
-            self._send(wire.frame([int(Said.RELEASE), position, oldest_body]))
+        self._link.send(wire.frame([int(Said.RELEASE), position, oldest_body]))
 
     @property
     def missing(self) -> tuple[str, ...]:
-        return self._status.missing if self._output is not None else self.status().missing
+        return self.status().missing
 
     @property
     def is_witness(self) -> bool:
         return self._status.witness
 
     def status(self) -> RowStatus:
-        if self._output is not None:
+        if self._link.is_up:
             return self._status
-        away = trio.current_time() >= self._lost_at + AWAY_SECONDS
-        return self._status._replace(active=False, missing=("its bridge",) if away else ())
+        missing = ("its bridge",) if self._link.is_away else ()
+        return self._status._replace(active=False, missing=missing)
 
     async def told(self) -> dict[str, Any]:
         with trio.move_on_after(TOLD_SECONDS):
@@ -272,51 +247,35 @@ class BridgedRow:
 
     def _settle_applied(self) -> None:
         """Goes out with what is said next: nobody waits for it."""
-        if self._applied and self._output is not None:
+        if self._applied and self._link.is_up:
             names, self._applied = self._applied, []
-            self._output.put(wire.frame([int(Said.SETTLE), [list(name) for name in names]]))
+            self._link.put(wire.frame([int(Said.SETTLE), [list(name) for name in names]]))
 
     def _tell_staged(self, heads: list[bytes]) -> None:
         self._staged += heads
+        self._be_looked_at()
+
+    def _be_looked_at(self) -> None:
+        """`take` returns, and whoever called it looks at the rest, too."""
         self._has_news = True
         self._taker.wake()
 
     async def give(self, number: int, given: Given | None, data: bytes) -> None:
         """A part of the image of that number, the first being what it is; see giving.py."""
-        if (output := self._output) is not None:
-            if given is not None:
-                position, view, segments = given
-                self._send(wire.given(number, position, view, segments))
-            else:
-                self._send(wire.frame([int(Said.PIECE), number], data))
-            await output.wait(AHEAD_BYTES)
+        if given is not None:
+            position, view, segments = given
+            self._link.send(wire.given(number, position, view, segments))
+        else:
+            self._link.send(wire.frame([int(Said.PIECE), number], data))
+        await self._link.wait(AHEAD_BYTES)
 
     def give_nothing(self, number: int) -> None:
         """There is no state yet."""
-        if self._output is not None:
-            self._send(wire.frame([int(Said.PIECE), number]))
+        self._link.send(wire.frame([int(Said.PIECE), number]))
 
-    # -- the connection -----------------------------------------------------------------------
+    # -- what the bridge says -----------------------------------------------------------------
 
-    async def _attached(self, stream: Stream) -> None:
-        assert self._nursery is not None
-        spawn = self._nursery.start_soon
-        output = Output(stream, lambda work: spawn(work), self._note, "bridge")
-        output.put(wire.frame([int(Said.ATTACH), wire.VERSION]))
-        output.flush()
-        reader = FrameReader()
-        reader.accept_hello()
-        while True:
-            while (frame := reader.next_frame()) is not None:
-                kind, fields = wire.opened(frame)
-                if kind == Told.WELCOME:
-                    self._on_welcome(wire.welcome_of(fields), output)
-                else:
-                    self._on_frame(kind, fields, frame)
-            if not await receive(stream, reader):
-                return
-
-    def _on_welcome(self, welcome: Welcome, output: Output) -> None:
+    def _on_welcome(self, welcome: Welcome) -> None:
         before = self.welcome
         if before is not None and before.uuid not in (welcome.uuid, *welcome.formers):
             # Its disk was replaced; or damage took what told of its former names.
@@ -329,20 +288,17 @@ class BridgedRow:
                 f"an image took the place of the row, which begins behind position "
                 f"{welcome.floor - 1} now, and this node had come to {self._after}"
             )
-        self.welcome, self._output = welcome, output
+        self.welcome = welcome
         self._came = self._unsaid = 0
         self._unsettled.doubt_durable()
         self._ordered, self._ordered_until = welcome.ordered, 0
         if self._after is not None:
-            output.put(wire.frame([int(Said.FOLLOW), self._after]))
+            self._link.put(wire.frame([int(Said.FOLLOW), self._after]))
         for command in self._unsettled:
             accepted = self._unsettled.is_awaited(command.head)
-            output.put(wire.submit([command], accepted=accepted))
-        for question in self._questions.frames():
-            output.put(question)
+            self._link.put(wire.submit([command], accepted=accepted))
         if self._lacks:
-            output.put(wire.frame([int(Said.LACKS)]))
-        output.flush()
+            self._link.put(wire.frame([int(Said.LACKS)]))
 
     def _on_frame(self, kind: int, fields: list[Any], frame: Frame) -> None:
         if kind == Told.ITEM:
@@ -357,16 +313,15 @@ class BridgedRow:
             had = self._status.missing
             self.store.floor, self._status = wire.status_of(fields)
             if self._status.missing and not had:
-                self._has_news = True
-                self._taker.wake()
+                self._be_looked_at()
             if self._status.disk != OK:
                 self._on_tight()
             if not self._ordered_until:
                 self._ordered_until = self._status.position
             self.ready.set()
-            if self._applied and self._output is not None:
+            if self._applied:
                 self._settle_applied()
-                self._output.flush()
+                self._link.flush()
         elif kind == Told.SEGMENTS:
             self.store.told = [SegmentInfo(*each) for each in wire.segments_of(frame.body)]
         elif kind == Told.GIVE:
@@ -381,9 +336,6 @@ class BridgedRow:
             self._on_refused(
                 rebuilt(code, text, values), wire.commands_of(heads, frame.body, heads_only=True)
             )
-        elif kind == Told.ANSWER:
-            reference, value = wire.answer_of(fields)
-            self._questions.answer(reference, value, frame.body)
         else:
             raise Corrupt(f"a bridge says {kind} to its node")
 
@@ -399,47 +351,3 @@ class BridgedRow:
             if self._unsettled.forget(command.head):
                 self._refused.append((command, error))
         self._taker.wake()
-
-    def _detach(self) -> None:
-        if self._output is not None:
-            self._output.close()
-            self._output, self._lost_at = None, trio.current_time()
-            if self._leaving:
-                self._questions.fail_all(_left())
-            assert self._nursery is not None
-            self._nursery.start_soon(self._tell_away)
-
-    async def _tell_away(self) -> None:
-        """Who waits for the order may go elsewhere."""
-        await trio.sleep(AWAY_SECONDS)
-        if self._output is None:
-            self._has_news = True
-            self._taker.wake()
-
-    def _send(self, buffers: list[Buffer]) -> None:
-        assert self._output is not None
-        self._output.put(buffers)
-        self._output.flush()
-
-    async def ask(
-        self, what: What, *arguments: object, places: Sequence[int] = ()
-    ) -> tuple[Any, Buffer]:
-        """What the bridge answers; if it is away, when it is back.
-
-        Raises:
-            DuckrowError: what the store raised there.
-            Disconnected: it is away, and the node ends.
-        """
-        if self._leaving and self._output is None:
-            raise _left()
-        question = self._questions.ask(what, arguments, places)
-        if self._output is not None:
-            self._send(question.frame)
-        try:
-            return await question.wait()
-        finally:
-            self._questions.drop(question)
-
-
-def _left() -> Disconnected:
-    return Disconnected("the node ends, and its bridge is away")

@@ -46,6 +46,7 @@ SHELLS = {
     "node/lonecare.py": {"trio"},
     "node/bridged.py": {"trio"},
     "node/bridgedrow.py": {"trio"},
+    "node/bridgelink.py": {"trio"},
     "node/bridgedstore.py": {"trio"},
     "node/questions.py": {"trio"},
     "node/lonerow.py": {"trio"},
