@@ -17,7 +17,7 @@ import trio
 from duckrow.node import bridgewire as wire
 from duckrow.node.bridgewire import Said, Welcome, What
 from duckrow.node.env import Buffer
-from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, NoQuorum
+from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, NoQuorum, NotFound
 from duckrow.node.events import INFO, WARNING, Note
 from duckrow.node.frames import Frame, FrameReader
 from duckrow.node.giving import Given
@@ -263,7 +263,12 @@ class _Node:
     async def _send_items(self, follower: Follower) -> None:
         output = self._output
         while self._follower is follower:
-            items = await follower.take()
+            try:
+                items = await follower.take()
+            except NotFound:
+                if self._follower is follower:
+                    raise
+                return  # an image took the place of the row while this was waited for
             if self._follower is not follower:
                 return
             self._put_items(items)

@@ -109,13 +109,14 @@ class Calling:
     def promised(self) -> None:
         """A ballot goes on; those before it, if any, came to nothing."""
         register = self.standing.newest.id + 1
-        self._ballots = self._ballots + 1 if self._register == register else 1
-        self._register = register
-        self.accepted()
+        if self._register != register:
+            self._register, self._ballots, self._rests_until = register, 0, 0.0
+        self._ballots += 1
+        self.goes_on()
 
-    def accepted(self) -> None:
-        """It has come to a value."""
-        self._promised_at, self._rests_until = self.standing.now, 0.0
+    def goes_on(self) -> None:
+        """The ballot that this node promised to."""
+        self._promised_at = self.standing.now
 
     def has_failed(self) -> None:
         """One of this node: the next one later, by chance."""
@@ -142,13 +143,15 @@ class Calling:
         rank = 1 + sorted(voter[0] for voter in view.voters).index(standing.id)
         if standing.acceptor.promised is not None:
             return None if self._may_succeed(standing.acceptor.promised[1]) else rank
+        if standing.may_act:
+            return None  # it will, as soon as what it has is durable (V9)
         nobody = all(m.id in suspects or m.id == standing.id for m in view.members)  # S4
         return rank if nobody and now - self.began > timing.suspect_min else None
 
     def _may_succeed(self, proposer: int) -> bool:
-        """The ballot that this node promised to."""
+        """The ballot that this node promised to; one of its own has been given up."""
         now = self.standing.now
-        if self._rests_until:
+        if proposer == self.standing.id or now <= self._rests_until:
             return now <= self._rests_until
         alive = proposer in self.seem_alive()
         return now - self._promised_at <= (self.patience() if alive else self.standing.timing.retry)

@@ -13,13 +13,9 @@ floods: lost ones are made good by the next ballot, which finds what was accepte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import partial
 
 import attrs
-
-from duckrow.node.limits import BUNDLE_BYTES_MAX
-from duckrow.node.row import Bundle, View
 
 from .calling import Calling
 from .choosing import choose
@@ -28,24 +24,21 @@ from .messages import (
     Accepted,
     Ballot,
     Decided,
-    Fetch,
     Prepare,
     Promise,
     Refusal,
     Report,
-    Tail,
 )
 from .neighbours import Neighbours
 from .ordering import Ordering
 from .outbox import Outbox
-from .pending import size_of
 from .proposer import Proposal, ballot_above
 from .standing import Standing
 from .suspicion import Suspicion
+from .tails import Tails
 from .views import Views
 
 GRACE_DOUBLINGS_MAX = 8
-DOUBLINGS_MAX = 4  # of the time that an answer is waited for
 
 
 @attrs.define
@@ -57,12 +50,10 @@ class Council:
     views: Views
     suspicion: Suspicion
     calling: Calling
+    tails: Tails
     _proposal: Proposal | None = attrs.field(default=None, init=False)
     _seen: Ballot | None = attrs.field(default=None, init=False)  # the highest of all
     _held: tuple[int, Accept] | None = attrs.field(default=None, init=False)  # lacks its tail
-    _fetches: int = attrs.field(default=0, init=False)
-    _fetch_at: float = attrs.field(default=0.0, init=False)  # not before
-    _lacking: int = attrs.field(default=0, init=False)  # the view whose cut it is
 
     # As an acceptor.
 
@@ -98,11 +89,11 @@ class Council:
         if self.standing.holds_data:
             if not self.ordering.holds(accept.value):
                 self._held = source, accept
-                self._fetch(accept.value)
+                self.tails.want(accept.value)
                 return
             self.ordering.journal_cut(accept.value)
         self.outbox.put(self.standing.acceptor.accept(accept.ballot, accept.value))
-        self.calling.accepted()
+        self.calling.goes_on()
         self.views.wedge()
         accepted = Accepted(accept.register, accept.ballot)
         self.outbox.when_durable(partial(self.neighbours.flood, accepted, source))
@@ -130,48 +121,6 @@ class Council:
             self.neighbours.flood(Refusal(message.register, promised), source)
             return False
         return True
-
-    # The tail that an acceptor lacks.
-
-    def _fetch(self, value: View) -> None:
-        """From any data voter, another one each time: those of `cont` hold it, and may be dead.  Not while
-        an answer may still be on its way: over a slow link it takes long, and each more would come
-        behind it.
-        """
-        standing, alive = self.standing, self.calling.seem_alive()
-        others = [v[0] for v in standing.newest.voters if v[3] and v[0] != standing.id]
-        others.sort(key=lambda id_: (id_ not in alive, id_ not in value.cont))
-        if self._lacking != value.id:
-            self._lacking, self._fetches, self._fetch_at = value.id, 0, 0.0
-        if standing.installed != standing.newest.id or not others or standing.now < self._fetch_at:
-            return
-        gaps = self.ordering.streams.gaps(standing.delivered, dict(value.cut))
-        rounds, next_ = divmod(self._fetches, len(others))
-        self.neighbours.flood(Fetch(standing.newest.id, gaps), others[next_])
-        self._fetches += 1
-        self._fetch_at = standing.now + standing.timing.retry * 2 ** min(rounds, DOUBLINGS_MAX)
-
-    def hear_fetch(self, source: int, fetch: Fetch) -> None:
-        for streams in (self.ordering.streams, self.ordering.old):
-            if streams is not None and streams.view == fetch.view:
-                held = [
-                    bundle
-                    for origin, after in fetch.after.items()
-                    if origin in streams.of
-                    for s, bundle in sorted(streams.of[origin].bundles.items())
-                    if s > after
-                ]
-                for part in parts(held):
-                    self.neighbours.flood(Tail(fetch.view, part), source)
-
-    def hear_tail(self, tail: Tail) -> None:
-        if tail.view == self.ordering.streams.view and not self.standing.active:
-            for bundle in tail.bundles:
-                delivered = self.standing.delivered.get(bundle.origin, 0)
-                self.ordering.streams.keep(bundle, delivered)
-            # There may be more parts.
-            self._fetch_at = self.standing.now + self.standing.timing.retry
-            self.retry_accept()
 
     # As a proposer.
 
@@ -210,9 +159,11 @@ class Council:
             return
         doublings = min(self.standing.churn() + self.calling.failures(), GRACE_DOUBLINGS_MAX)
         last = self.calling.patience() - timing.retry_margin
-        grace = min(timing.grace * 2**doublings, last)
         proposal.carried_at = min(proposal.carried_at, now)
-        if proposal.lacks_voices(self.calling.seem_alive()) and now < proposal.carried_at + grace:
+        took = proposal.carried_at - proposal.began  # and to accept it will take as long
+        most = max(timing.grace, last - 2 * took)
+        until = proposal.carried_at + min(timing.grace * 2**doublings, most)
+        if proposal.lacks_voices(self.calling.seem_alive()) and now < until:
             return
         value = proposal.found() or choose(
             proposal.view,
@@ -260,18 +211,3 @@ class Council:
 
     def _see(self, ballot: Ballot) -> None:
         self._seen = max(self._seen or ballot, ballot)
-
-
-def parts(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, ...]]:
-    """Each fits a frame; whoever lacks the tail tries again with every one that comes."""
-    part: list[Bundle] = []
-    size = 0
-    for bundle in bundles:
-        more = size_of(bundle.commands)
-        if part and size + more > BUNDLE_BYTES_MAX:
-            yield tuple(part)
-            part, size = [], 0
-        part.append(bundle)
-        size += more
-    if part:
-        yield tuple(part)

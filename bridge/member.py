@@ -65,6 +65,7 @@ from .routes import Routes
 from .standing import Standing
 from .streams import Stream, Streams
 from .suspicion import Suspicion
+from .tails import Tails
 from .timing import Timing
 from .views import Views
 
@@ -110,6 +111,7 @@ class Member:
             self.views,
             self.suspicion,
             self.calling,
+            Tails(standing, self.neighbours, self.ordering, self.calling),
         )
         self.views.try_install()
 
@@ -303,9 +305,10 @@ class Member:
             case Decided():
                 self.views.learn(payload.view)
             case Fetch():
-                council.hear_fetch(source, payload)
+                council.tails.hear_fetch(source, payload)
             case Tail():
-                council.hear_tail(payload)
+                council.tails.hear_tail(source, payload)
+                council.retry_accept()
             case Join():
                 self.calling.hear_join(source, payload)
                 self._found()

@@ -63,7 +63,7 @@ class Neighbours:
     furthest: int = attrs.field(default=0, init=False)  # end of a row that was told of, ever
     _way: dict[int, int] = attrs.field(
         factory=dict, init=False
-    )  # by id: the link by which its newest flood was here first
+    )  # by id: the link by which its last flood came first
     _of: dict[int, Neighbour] = attrs.field(factory=dict, init=False)  # by id; links that are up
     links_due: bool = attrs.field(default=False, init=False)
 
@@ -305,7 +305,7 @@ class Neighbours:
     def _flood(self, control: Control, back: int | None) -> None:
         way = self._way.get(control.to) if control.to is not None else None
         bulky = isinstance(control.payload, Tail)  # asked for again where it gets lost
-        for peer in [way] if bulky and way in self._of else self.linked:
+        for peer in [way] if bulky and way in self._of and way != back else self.linked:
             if peer != back:
                 self.send(peer, control)
 

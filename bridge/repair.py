@@ -27,7 +27,7 @@ from duckrow.node.limits import MIB
 from duckrow.node.mending import Content, Wound
 from duckrow.node.places import segment_of
 from duckrow.node.row import Item
-from duckrow.node.segments import segment_file, segment_number
+from duckrow.node.segments import segment_number
 from duckrow.node.wakeup import Wakeup
 
 from .asking import Asking
@@ -204,6 +204,7 @@ class Repair:
             nursery.start_soon(self._answer_on)
 
     async def _repair_on(self) -> None:
+        await self._between(self._give_up)
         while True:
             with trio.move_on_at(max(self._asking.due, self._full_until)):
                 await self._work.wait()
@@ -219,6 +220,12 @@ class Repair:
             self._let_go()
             await self._tell()
 
+    async def _give_up(self) -> None:
+        """Own commands that had no number yet, and that damage took."""
+        if lost := await self._staging.lose(self._journal.recovered.lost_stages):
+            what = f"{len(lost)} bundles of this machine, unless others had them already"
+            self._note(ERROR, "commands_lost what=%s", what)
+
     async def _look(self) -> None:
         """
         Raises:
@@ -227,8 +234,6 @@ class Repair:
         store = self._store
         while self._suspects:
             number = next(iter(self._suspects))
-            if store.images.left_behind(number):
-                await self._between(partial(self._give_up, number))
             if self._is_over(number):
                 self._forget(number)
                 del self._suspects[number]
@@ -247,12 +252,6 @@ class Repair:
                 if before is None:
                     self._note(ERROR, "damaged what=%s", wound)
             del self._suspects[number]
-
-    async def _give_up(self, number: int) -> None:
-        """Own commands that lay there: what only this machine had cannot come from another one."""
-        if lost := await self._staging.lose(number):
-            what = f"{len(lost)} bundles of this machine, unless another one had them already"
-            self._note(ERROR, "commands_lost file=%s what=%s", segment_file(number), what)
 
     def _is_over(self, number: int) -> bool:
         """An image took the place of all that lay there: nobody wants it back."""

@@ -7,10 +7,9 @@ journaled ──► staged ──► settled by the node, once its commands have
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from duckrow.node.journal import Journal
-from duckrow.node.places import segment_of
 from duckrow.node.row import Bundle
 
 from .messages import Name, name_of
@@ -57,23 +56,20 @@ class Staging:
         for name in over:
             self.bundles.pop(name, None)
 
-    async def lose(self, segment: int) -> list[Name]:
-        """Those in that segment which damage took, and that nobody can put back: they keep it no longer.
+    async def lose(self, names: Iterable[Name]) -> list[Name]:
+        """What damage took of them is lost, unless another machine had it already: it keeps its segment no
+        longer.  What has its place in the row comes from there.
 
-        Returns those that are not known to have come into the row.
+        Returns those that are lost.
 
         Raises:
             DiskFailed.
         """
         stages = self._journal.store.chronicle.staged
-        lost = {
-            name: stage
-            for name, stage in stages.items()
-            if segment_of(stage.place) == segment and name not in self.bundles
-        }
+        lost = [n for n in names if n not in self.bundles and n in stages and not stages[n].ordered]
         if lost:
-            await self._insist(self._journal.settle, list(lost))
-        return [name for name, stage in lost.items() if not stage.ordered]
+            await self._insist(self._journal.settle, lost)
+        return lost
 
     async def _merge(self) -> None:
         waiting = [bundle for name, bundle in self.bundles.items() if not name[0]]

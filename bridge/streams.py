@@ -67,11 +67,15 @@ class Streams:
         self._count(bundle.origin)
         return True
 
-    def keep(self, bundle: Bundle, delivered: int) -> None:
-        """A bundle out of a tail: it is held, but the feed goes on where it was (V6)."""
+    def keep(self, bundle: Bundle, delivered: int) -> bool:
+        """A bundle out of a tail: it is held, but the feed goes on where it was (V6).  True: it is new."""
         stream = self.of.get(bundle.origin)
-        if bundle.view == self.view and stream is not None and bundle.s > delivered:
-            stream.bundles.setdefault(bundle.s, bundle)
+        if bundle.view != self.view or stream is None or bundle.s <= delivered:
+            return False
+        if bundle.s in stream.bundles:
+            return False
+        stream.bundles[bundle.s] = bundle
+        return True
 
     def jump(self, origin: int, s: int) -> bool:
         """The feed of this origin goes on after s (F5).  True: that is news."""

@@ -23,7 +23,7 @@ class Timing:
     suspect_max: float = 10.0
     hung_up: float = 0.25  # instead of suspect_min, for a neighbour that ended its link (S3)
     grace: float = 0.05  # longer than the first majority, for all who seem alive (V3)
-    retry: float = 0.5  # one ballot takes at most this; then somebody tries again (S5)
+    retry: float = 0.5  # a first ballot takes at most this; then somebody tries again (S5)
     retry_margin: float = 0.1  # before the end of a ballot, when nobody is waited for any more
     rank: float = 0.15  # between the first to start a view change and the next (S5)
     jitter: float = 0.06  # on top of it

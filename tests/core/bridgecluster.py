@@ -61,6 +61,7 @@ class Cluster:
         self.disks = {id_: Disk(uuid_of(id_)) for id_ in (*ids, *others)}
         self.rows: dict[int, list[Bundle | View]] = {}
         self.slow: set[int] = set()
+        self.hangs: set[int] = set()  # nothing is ever synced there
         self.alarms: list[str] = []
         self.staged: list[Bundle] = []
         self.sent: list[tuple[int, int, Message]] = []  # everything, ever
@@ -196,7 +197,7 @@ class Cluster:
         due: dict[int, deque[int]] = {id_: deque() for id_ in self.disks}
         for tick in range(count):
             self.beats()
-            for id_ in list(self.members):
+            for id_ in self.members.keys() - self.hangs:
                 asked = len(self._syncs[id_]) - len(due[id_])
                 due[id_].extend([tick + late] * asked)
                 while due[id_] and due[id_][0] <= tick:

@@ -8,7 +8,6 @@ import pytest
 
 from core.bridgecluster import TIMING, Cluster
 from core.bridgekit import bundle, run, view
-from duckrow.bridge.council import parts
 from duckrow.bridge.messages import (
     Accept,
     Accepted,
@@ -21,6 +20,7 @@ from duckrow.bridge.messages import (
     Refusal,
     Tail,
 )
+from duckrow.bridge.tails import parts
 from duckrow.node.commands import Command
 from duckrow.node.limits import BUNDLE_BYTES_MAX
 
@@ -263,18 +263,45 @@ def test_a_tail_is_asked_first_of_those_that_hold_it_and_seem_to_live() -> None:
 
 
 def test_a_tail_is_asked_for_again_when_the_answer_had_time_to_come() -> None:
-    """V6, F11: Over a slow link each answer more would come behind the one that is on its way."""
+    """V6, F10: Over a slow link each answer more would come behind the one that is on its way."""
     cluster = lacks_a_tail()
     wait(cluster, 1.4)
     assert len(asked(cluster)) == 3  # at once, after 0.5 s and after 1.0 s
     wait(cluster, 3.2)
     assert len(asked(cluster)) == 6  # after 1.5, 2.5 and 3.5 s
-    wait(cluster, 0.8)
-    cluster.control(4, 1, Tail(1, (bundle(1, 2),)))  # a part of it: there may be more
-    wait(cluster, 0.4)
-    assert len(asked(cluster)) == 7
-    wait(cluster, 0.2)
-    assert len(asked(cluster)) == 8
+    wait(cluster, 6)
+    assert len(asked(cluster)) == 9  # after 4.5, 6.5 and 8.5 s
+
+
+def test_nobody_is_asked_again_before_all_others_were() -> None:
+    """V6: The one that was asked first may die then, and is asked last from there on."""
+    cluster = lacks_a_tail()
+    [first] = asked(cluster)
+    cluster.members[4].suspicion.is_dead(first, run(first))
+    wait(cluster, 1.1)
+
+    assert sorted(asked(cluster)) == [1, 2, 3]
+
+
+def test_a_tail_comes_part_by_part_of_one_who_has_it() -> None:
+    """V6, F10: All parts at once would keep a slow link from everything else."""
+    third = bytes(BUNDLE_BYTES_MAX // 3)
+    cluster = Cluster(1, 2, 3)
+    cluster.beats(6)
+    made = [bundle(1, s)._replace(commands=(Command(b"head", third),)) for s in range(1, 6)]
+    for each in made:
+        cluster.members[2].ordering.streams.keep(each, 0)
+    cluster.control(2, 3, Fetch(1, {1: 0}))
+    assert [len(tail.bundles) for tail in cluster.said(2, Tail)] == [2]
+
+    value = view(2, (1, 2, 3), cut={1: 5, 2: 0, 3: 0}, cont=(2,))
+    cluster.control(3, 1, Prepare(2, (1, 1), cluster.view(1)))
+    cluster.control(3, 1, Accept(2, (1, 1), value, cluster.view(1)))
+    cluster.settle()
+    found = cluster.said(3, Fetch)
+
+    assert found == [Fetch(1, {1: 0}), Fetch(1, {1: 2}), Fetch(1, {1: 4})]
+    assert cluster.said(3, Accepted) == [Accepted(2, (1, 1))]
 
 
 def test_only_what_is_missing_of_a_cut_is_asked_for() -> None:

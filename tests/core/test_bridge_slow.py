@@ -209,3 +209,29 @@ def test_a_ballot_that_may_take_longer_has_that_time_only_while_its_proposer_liv
         member.suspicion.beat(3, cluster.now)
 
     assert (cluster.now - began > 3 * TIMING.retry) == lives
+
+
+@pytest.mark.parametrize("late", [1, 4, 8])
+def test_one_that_hangs_among_slow_ones_keeps_nobody_from_a_view(late: int) -> None:
+    """V3, S5: It seems to live, as it asks to get in, and never answers; who waits for it leaves time enough
+    for the rest of the ballot.
+    """
+    cluster = Cluster(1, 2, 3)
+    cluster.hangs = {3}
+    cluster.submit(1, "a")
+    cluster.slow_beats(200, late)
+
+    assert (cluster.words(1), cluster.words(2)) == (["a"], ["a"])
+
+
+@pytest.mark.parametrize("late", [4, 8])
+def test_a_view_of_one_data_voter_stays_while_its_mark_is_synced(late: int) -> None:
+    """S4, V9: It is all alone, but it is on its way."""
+    cluster = Cluster(1, 2, 3, witnesses=(3,))
+    cluster.stop(1)
+    cluster.slow_beats(200, late)
+    assert cluster.acting() == [2]
+    newest = cluster.view(2).id
+    cluster.slow_beats(100, late)
+
+    assert cluster.view(2).id == newest

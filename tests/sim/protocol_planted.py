@@ -487,9 +487,9 @@ _BUGS = [
         "V6",
         "whoever holds a tail is asked for it",
         (
-            "bridge/council.py",
-            "        others = [v[0] for v in standing.newest.voters if v[3] and v[0] != standing.id]\n",
-            "        others = [1]\n",
+            "bridge/tails.py",
+            "        others = {v[0] for v in self.standing.newest.voters if v[3]} - {self.standing.id}\n",
+            "        others = set(value.cont)\n",
         ),
         profile=MIXED,
     ),

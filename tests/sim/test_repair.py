@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
-from duckrow.node.places import segment_of
+from duckrow.node.places import offset_of, segment_of
 from duckrow.node.segments import segment_file
 from sim.clusterkit import BODY
 from sim.pairkit import Split, everything, play
@@ -190,8 +191,9 @@ def test_what_nobody_reads_is_read_by_the_scrub_of_its_bridge_and_mended() -> No
     assert any("m3 scrubbed" in note for note in split.notes)
 
 
-def test_own_commands_that_damage_took_are_told_once_and_do_not_keep_their_file() -> None:
-    """It was told as damaged at every start, though an image had taken the place of its row."""
+@pytest.mark.parametrize("how", ["the file is gone", "all of it", "one byte"])
+def test_own_commands_that_damage_took_are_told_once_and_do_not_keep_their_file(how: str) -> None:
+    """It was told as damaged at every start, also where an image had taken the place of its row."""
 
     async def script(split: Split) -> None:
         await busy(split)
@@ -206,22 +208,34 @@ def test_own_commands_that_damage_took_are_told_once_and_do_not_keep_their_file(
         await trio.sleep(2)
         await split.bridges[3].store.seal(number)  # the next one tells of them, too
         await split.bridges[3].store.sync()
+        if how == "the file is gone":
+            await split.bridges[3].store.disk.unlink(segment_file(number))
+            await split.bridges[3].store.disk.sync_names()
         split.kill("m", 3)
         media = split.world.host("m3").media
-        for path in sorted({name, name.replace(".seg", ".pos")} & set(media.paths())):
-            for offset in range(0, len(media.content(path)), 20):
-                media.flip(path, offset)
+        if how == "one byte":
+            media.flip(name, media.content(name).index(BODY, offset_of(stage.place)))
+        elif how == "all of it":
+            for offset in range(0, len(media.content(name)), 20):
+                media.flip(name, offset)
         split.world.net.heal()
+        for _ in range(2):
+            split.start_bridge(3)
+            split.start_node(3)
+            if how != "one byte":  # of which nobody else has anything
+                with trio.fail_after(60):
+                    while not any("m3 image_taken" in note for note in split.notes):
+                        await trio.sleep(0.1)
+            await split.until()
+            with trio.fail_after(20):
+                while split.bridges[3].repair.told():
+                    await trio.sleep(0.1)
+            assert sum("m3 commands_lost" in note for note in split.notes) == 1
+            split.kill("n", 3)
+            split.kill("m", 3)
         split.start_bridge(3)
         split.start_node(3)
-        with trio.fail_after(60):
-            while not any("m3 image_taken" in note for note in split.notes):
-                await trio.sleep(0.1)
         await split.until()
-        with trio.fail_after(20):
-            while split.bridges[3].repair.told():
-                await trio.sleep(0.1)
-        assert sum("m3 commands_lost" in note for note in split.notes) == 1
         await split.end()
 
     play(12, script, keep=KEEP)
