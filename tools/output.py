@@ -12,7 +12,6 @@ Who says nothing gets a table on a terminal, and JSON lines anywhere else.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import unicodedata
@@ -26,6 +25,7 @@ from .rows import Row, cell, to_json
 
 FORMS: Final = ("table", "json", "jsonl", "csv")
 _GAP: Final = "  "
+_CRLF: Final = "\r\n"
 _ENDS: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
@@ -99,6 +99,18 @@ class JsonLines:
         pass
 
 
+class _Ends:
+    """Lines end with LF.  Told so, Python's csv writes a lone CR without quotes in some versions, and
+    readers take it for the end of a line.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, line: str) -> None:
+        self.lines.append(line.removesuffix(_CRLF) + "\n")
+
+
 class Csv:
     def __init__(self, console: Console, fields: Sequence[str]) -> None:
         self._console, self._fields = console, fields
@@ -112,9 +124,9 @@ class Csv:
         pass
 
     def _write(self, lines: Sequence[Sequence[Any]]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(lines)
-        self._console.out.write(text.getvalue().encode())
+        ends = _Ends()
+        csv.writer(ends, lineterminator=_CRLF).writerows(lines)
+        self._console.out.write("".join(ends.lines).encode())
 
     def _cell(self, value: Any) -> Any:
         if isinstance(value, bool | dict | list | tuple):

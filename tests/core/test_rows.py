@@ -6,7 +6,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clikit import console_of
@@ -114,6 +114,8 @@ def test_a_header_that_occurs_twice_has_a_list() -> None:
 
 
 @given(st.lists(st.binary(max_size=9), max_size=5))
+@example([b"\r"])
+@example([b"\n", b"\r\n", b'"'])
 def test_csv_gives_back_every_byte(values: list[bytes]) -> None:
     console = console_of()
     output = output_of(console, "csv", ENTRY_COLUMNS)
