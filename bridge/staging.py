@@ -57,8 +57,8 @@ class Staging:
             self.bundles.pop(name, None)
 
     async def lose(self, names: Iterable[Name]) -> list[Name]:
-        """What damage took of them is lost, unless another machine had it already: it keeps its segment no
-        longer.  What has its place in the row comes from there.
+        """Damage took the bundles of these names: they keep their segments no longer, but for those that have
+        a place in the row, which come from there.
 
         Returns those that are lost.
 
