@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 
 import trio
 
+from duckrow.bridge.process import Bridge
+from duckrow.node.images import came_with
 from duckrow.node.scrub import at_once
+from duckrow.node.segments import segment_number
 
 from .cluster_machine import Machine
 from .cluster_plan import DAMAGE, ClusterPlan
@@ -109,8 +112,13 @@ class Disks:
                 bridge = machine.bridge
                 if machine.up and bridge is not None:
                     found, floor = await bridge.store.scrub(), bridge.store.floor
-                    # What all others have dropped goes here with the next items.
-                    damages = [each for each in found if max(each.first, each.last) >= floor]
+                    # What all others have dropped goes here with the next items; not what an
+                    # image brought: entries that are kept lie there, before its position.
+                    damages = [
+                        each
+                        for each in found
+                        if max(each.first, each.last) >= floor or _came(bridge, each.file)
+                    ]
                     hurt = [w for w in bridge.repair.wounds.values() if w.highest >= floor]
                     for scrub in machine.row.caches:
                         damages += await scrub(at_once)
@@ -121,3 +129,8 @@ class Disks:
                 await trio.sleep(0.5)
                 machine.start()
         seen.problem("not-mended", f"machine {machine.id}: {damages[:3]}")
+
+
+def _came(bridge: Bridge, file: str) -> bool:
+    number = segment_number(file)
+    return number is not None and came_with(bridge.store.chronicle.base, number)
