@@ -45,6 +45,7 @@ _OF_A_ROW: Final = (
     Verb.UNPIN,
     Verb.RECEIPT,
 )  # they name numbers that another row does not have
+_TOLD: Final = Verb.TOPICS, Verb.TOPIC  # the answer has to know what we were told elsewhere
 
 
 class ClientCore:
@@ -262,7 +263,10 @@ class ClientCore:
             self._reference += 1
             if request.read is not None:
                 self._pending[self._reference] = request
-            out += frames.encode(requests.request(self._reference, request.verb, *request.fields))
+            fields = request.fields
+            if request.verb in _TOLD:
+                fields = (*fields, self._seen)
+            out += frames.encode(requests.request(self._reference, request.verb, *fields))
         if not self.pause_seconds():
             self._send_batches(out)
         return out

@@ -22,6 +22,11 @@ CLIENTS_PAGE: Final = 100
 PINS_PAGE: Final = 300
 
 
+def seen(fields: Sequence[Any]) -> int:
+    """The second field of what is asked about topics: a position that the answer has to know."""
+    return fields[1] if len(fields) > 1 and type(fields[1]) is int else 0
+
+
 def topics(state: State, fields: Sequence[Any]) -> list[Any]:
     """Name, id and partitions of each, by name, a page of them; and whether others follow.
 

@@ -70,9 +70,9 @@ class Reads:
         """Answers once it is known what became of the command."""
         self._start(reference, self._receipt, key)
 
-    def serve(self, reference: int, work: Callable[[], Sequence[object]]) -> None:
+    def serve(self, reference: int, work: Callable[[], Sequence[object]], seen: int = 0) -> None:
         """Answers with what takes more than a moment; others get their turns in between."""
-        self._start(reference, self._work, work)
+        self._start(reference, self._work, work, seen)
 
     def ask(
         self,
@@ -200,7 +200,8 @@ class Reads:
             read.waiting = None
         self._output.put(frames.encode(requests.answer(read.reference, *result)))
 
-    async def _work(self, read: _Read, work: Callable[[], Sequence[object]]) -> None:
+    async def _work(self, read: _Read, work: Callable[[], Sequence[object]], seen: int) -> None:
+        await self._come_to(read, seen)
         await self._turn()
         try:
             await trio.lowlevel.checkpoint()

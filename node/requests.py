@@ -14,8 +14,8 @@ in any order.  The first request is HELLO, and nothing else is read before it wa
     CREDIT    reference of a follow, bytes                        nothing
     CANCEL    reference of a pull or follow                       nothing; that one ends
     RECEIPT   topic, partition, pid, epoch, seq                   the fields of a Result
-    TOPICS    the last name of the page before, or nothing        [[name, id, partitions] ...], more
-    TOPIC     name                                                id, policy, partitions
+    TOPICS    the last name of the page before or "", seen        [[name, id, partitions] ...], more
+    TOPIC     name, seen                                          id, policy, partitions
     STATUS    -                                                   a map
     CLIENTS   the last id of the page before, or nothing          [a map ...], more
     MEMBER    a map: what is asked, and its values                a map: who votes then

@@ -115,6 +115,27 @@ def test_what_was_accepted_and_is_ordered_is_forgotten_by_its_client() -> None:
     run(use)
 
 
+def test_who_made_a_topic_finds_it_at_a_machine_that_is_behind() -> None:
+    """Seed 762534 was told that there is no such topic."""
+
+    async def use(town: Town) -> None:
+        town.cut_off(2)
+        await town.until(lambda: bool(town.nodes[2].row.status().missing))
+        async with town.client(1, 2) as row:
+            await row.create_topic("t")
+            town.world.kill("n1")
+            town.world.net.heal()
+            assert (await row.topic("t")).partitions[0].entries == 0
+        town.cut_off(2)
+        async with town.client(3, 2) as row:
+            await row.create_topic("u")
+            town.world.kill("n3")
+            town.world.net.heal()
+            assert await row.topics() == ["t", "u"]
+
+    run(use)
+
+
 def test_what_was_accepted_is_ordered_elsewhere_while_nobody_asks_for_it() -> None:
     async def use(town: Town) -> None:
         town.cut_off(1)
