@@ -257,9 +257,13 @@ class Session:
             case Verb.RECEIPT:
                 self._receipt(reference, fields)
             case Verb.TOPICS:
-                reads.serve(reference, partial(overview.topics, state, fields), overview.seen(fields))
+                reads.serve(
+                    reference, partial(overview.topics, state, fields), overview.seen(fields)
+                )
             case Verb.TOPIC:
-                reads.serve(reference, partial(overview.topic, state, fields), overview.seen(fields))
+                reads.serve(
+                    reference, partial(overview.topic, state, fields), overview.seen(fields)
+                )
             case Verb.STATUS:
                 reads.ask(reference, self._server.told)
             case Verb.DIGEST:
