@@ -27,6 +27,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from .control import ASK_SECONDS, Control, How, Way
@@ -191,6 +193,8 @@ def main(path: str, plan: dict[str, Any]) -> None:
             wires.listen((one, other), port, target)
         except OSError as error:
             sys.exit(f"port {port} of {HOST}: {error.strerror}")
+    with suppress(OSError):  # the kernel lets sleepers oversleep by 50 µs, to wake some together
+        Path("/proc/self/timerslack_ns").write_text("1")
     control = Control(path, plan)
     print("ready", flush=True)
     wires.run(control)
