@@ -72,7 +72,9 @@ class Bridge:
         self._mailbox = Inbox(self._rounds)
         self.turn = self._rounds.turn  # works off what was brought
         self._resting = trio.CancelScope()  # until the next beat is due
-        self._syncing = Syncing(self.store, self.turn)
+        self._syncing = Syncing(
+            self.store, self.turn, lambda: self.member.standing.newest.durability
+        )
         self._disk = OK  # what the member knows of it
         self._told = 0  # token: the member knows that it is durable
         self.member = Member(

@@ -19,9 +19,12 @@ from duckrow.node.wakeup import Wakeup
 
 
 class Syncing:
-    def __init__(self, store: RowStore, on_synced: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, store: RowStore, on_synced: Callable[[], Awaitable[None]], level: Callable[[], str]
+    ) -> None:
+        """`level` of durability: an operator may change that of the view (N8)."""
         self.done = 0  # token: all that was written before it was wanted is durable
-        self._store, self._on_synced = store, on_synced
+        self._store, self._on_synced, self._level = store, on_synced, level
         self._wanted = 0
         self._syncer, self._indexer, self._written = Wakeup(), Wakeup(), Wakeup()
 
@@ -31,7 +34,8 @@ class Syncing:
 
     def wrote(self) -> None:
         """Something is not durable, and perhaps nobody wants it to be."""
-        self._written.wake()
+        if self._level() == WRITE:
+            self._written.wake()
 
     def sealed(self) -> None:
         """A segment has no index file yet."""
@@ -46,8 +50,7 @@ class Syncing:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sync_on)
             nursery.start_soon(self._index_on)
-            if self._store.options.level == WRITE:
-                nursery.start_soon(self._sync_soon)
+            nursery.start_soon(self._sync_soon)
 
     async def _sync_on(self) -> None:
         while True:

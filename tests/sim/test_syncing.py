@@ -9,7 +9,7 @@ import trio
 from duckrow.bridge.syncing import Syncing
 from duckrow.node.env import Env
 from duckrow.node.rowstore import RowStore
-from duckrow.node.storeoptions import WRITE, StoreOptions
+from duckrow.node.storeoptions import FSYNC, MEMORY, WRITE, StoreOptions
 from sim.alone import Machine
 
 
@@ -44,7 +44,7 @@ def test_nothing_is_told_to_be_durable_before_a_sync_that_began_after_it_was_wri
             assert syncing.done <= disk.durable
             told.append(syncing.done)
 
-        syncing = Syncing(cast(RowStore, disk), synced)
+        syncing = Syncing(cast(RowStore, disk), synced, lambda: FSYNC)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(syncing.run)
             for token in range(1, 6):
@@ -65,14 +65,15 @@ def test_at_level_write_what_was_written_is_synced_soon_and_nobody_looks_before(
         async def nobody_waits() -> None:
             raise AssertionError("what nobody wanted is told to nobody")
 
-        disk = Disk()
-        disk.options = StoreOptions(level=WRITE)
-        syncing = Syncing(cast(RowStore, disk), nobody_waits)
+        disk, level = Disk(), MEMORY
+        syncing = Syncing(cast(RowStore, disk), nobody_waits, lambda: level)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(syncing.run)
+            disk.written = 1
+            syncing.wrote()
             await trio.sleep(60)
             assert not disk.looks
-            disk.written = 1
+            level = WRITE  # an operator has changed it
             syncing.wrote()
             await trio.sleep(disk.options.sync_seconds + 0.02)
             assert disk.durable == 1
