@@ -396,6 +396,23 @@ def test_a_deadlock_after_a_process_failed_tells_of_the_failure() -> None:
     assert caught.group_contains(SimDeadlock)
 
 
+def test_a_failure_of_the_main_hand_after_a_process_failed_tells_of_both() -> None:
+    """Seed 760075 said that topics cannot be made; who makes them had failed, of which nobody heard."""
+
+    async def program(env: Env) -> None:
+        raise LookupError(f"{env.name} failed")
+
+    async def main(world: World) -> None:
+        world.start("a", program)
+        await trio.sleep(1)
+        raise ValueError("it takes too long")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        World(1).run(main)
+    told = [str(error) for error in caught.value.exceptions]
+    assert told == ["a failed", "it takes too long"]
+
+
 def test_a_failure_of_the_main_hand_ends_the_run() -> None:
     async def main(_world: World) -> None:
         raise LookupError("a check failed")

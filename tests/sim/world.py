@@ -245,7 +245,8 @@ class World:
 
         Raises:
             SimDeadlock: nothing could happen any more; or what was told to end does not.
-            ExceptionGroup: processes ended with errors that are not tolerated.
+            ExceptionGroup: processes ended with errors that are not tolerated; with what `main`
+                came to, if it failed.
         """
         instruments = [self._order.tasks] if isinstance(self._order, _Steps) else []
         with scheduled_by(self._order), guarded(self._guard):
@@ -253,9 +254,12 @@ class World:
             try:
                 result = trio.run(self._run, main, clock=self.clock, instruments=instruments)
             except BaseExceptionGroup as group:
-                raise bare(group) from None
+                error = bare(group)
+                if isinstance(error, Exception):
+                    self._raise_failures(error)  # the likelier reason
+                raise error from None
             except SimDeadlock as deadlock:
-                self._raise_failures(deadlock)  # the likelier reason
+                self._raise_failures(deadlock)  # here, too
                 raise
             finally:
                 gc.enable()
