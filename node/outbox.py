@@ -336,14 +336,11 @@ class Outbox:
             self._returned += slot.parts
 
     def _was_judged_together(self, slot: Slot, result: Result) -> bool:
-        """No room for all: there may be some for each.  Not if later ones may be written first."""
+        """No room for all: there may be some for each.  Not if later ones may be written first: they
+        are on their way, wait for room, or were accepted, and then no slot is open for them any more.
+        """
         full = result.code == Code.FULL or result.reason == Reason.TOO_LARGE
-        return (
-            full
-            and slot.stop is None
-            and len(slot.parts) > 1
-            and all(other is slot or other.state == PARKED for other in self._slots)
-        )
+        return full and slot.stop is None and len(slot.parts) > 1 and slot.seq == self._slots.last
 
     def _missed(self, slot: Slot, result: Result) -> None:
         """Something before it is missing: it comes, or nobody has it any more."""

@@ -7,7 +7,7 @@ import pytest
 from core.clientkit import Client, number, result, values_of
 from core.nodetoy import Toy
 from duckrow.node.commands import decode_head
-from duckrow.node.errors import Disconnected, Full, NoQuorum, Timeout
+from duckrow.node.errors import Disconnected, Full, NoQuorum, Refused, Timeout
 from duckrow.node.limits import CLIENT_ACCEPTED_MAX, CLIENT_BYTES_MAX, LANE_RESULTS_MAX
 
 
@@ -152,6 +152,33 @@ def test_nothing_new_overtakes_what_was_accepted_while_nobody_takes_it(
     client.run()
 
     assert values_of(near) == [b"1", b"2"]
+
+
+def test_calls_that_do_not_fit_together_are_not_put_behind_what_was_accepted_after_them(
+    near: Toy,
+) -> None:
+    near.row.create("t", max_bytes=400)
+    client = Client(near)
+    client.run()
+    values = [b"%d" % i * 100 for i in range(6)]
+    client.core.produce("t", values[0])
+    client.send()
+    together = [client.core.produce("t", value) for value in values[1:5]]
+    after = client.core.produce("t", values[5], id_=b"5", accepted=True)
+    client.take_and_send()
+    batch, accepted = client.connection.inbox
+    near.is_cut_off = True  # its machine has it on the disk before the row has what comes first
+    client.connection.inbox = [accepted]
+    near.take(client.connection)
+    near.is_cut_off = False
+    client.connection.inbox = [batch]
+    client.take_and_send()
+    heal(near)
+    client.run()
+
+    assert number(after) is None
+    assert {result(call) for call in together} == {Refused}
+    assert values_of(near) == [values[0], values[5]]
 
 
 def test_of_very_many_accepted_batches_the_oldest_are_left_to_their_machine(

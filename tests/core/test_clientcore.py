@@ -94,6 +94,25 @@ def test_calls_that_do_not_fit_together_are_tried_one_by_one(client: Client, toy
     assert values_of(toy) == [b"0", b"1", b"2"]
 
 
+def test_calls_that_do_not_fit_together_are_not_put_behind_a_later_one_that_waits(
+    client: Client, toy: Toy
+) -> None:
+    toy.row.create("t", max_entries=3, when_full="block")
+    client.core.produce_many("t", [b"0", b"1", b"2"])
+    client.send()
+    together = [client.core.produce("t", b"%d" % i) for i in (3, 4, 5)]
+    client.run()
+    after = client.core.produce("t", b"6", id_=b"6")
+    client.run()
+    toy.apply(makers.prune(toy.row.turn(), "t", 2))
+    toy.apply(makers.configure(toy.row.turn(), "t", {"max_entries": 2}))
+    client.run()
+
+    assert {result(call) for call in together} == {Refused}
+    assert number(after) == 4
+    assert values_of(toy) == [b"0", b"1", b"2", b"6"]
+
+
 def test_the_window_of_the_node_is_never_exceeded(client: Client) -> None:
     for index in range(200):
         client.core.produce(f"t{index}", b"v")
