@@ -277,10 +277,14 @@ class _Run:
             await trio.sleep(0.05)
 
     def _unanswered(self) -> int:
+        """But of probes, of which `slow-heal` judges: one at a machine without a vote asks for ever."""
         return sum(
             1
             for made in self.seen.history.produces
-            if made.ended == float("inf") and not made.may_wait and made.outcome == "info"
+            if made.ended == float("inf")
+            and not made.may_wait
+            and made.outcome == "info"
+            and made.key[0] != PROBE
         )
 
     async def _restart(self) -> None:
