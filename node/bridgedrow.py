@@ -107,6 +107,10 @@ class BridgedRow:
         """The node ends, and waits for no bridge any more."""
         self._link.leave()
 
+    def check_left(self) -> None:
+        """See `BridgeLink.check_left`."""
+        self._link.check_left()
+
     async def ask(
         self, what: What, *arguments: object, places: Sequence[int] = ()
     ) -> tuple[Any, Buffer]:

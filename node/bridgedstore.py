@@ -23,6 +23,7 @@ class Owner(Protocol):
     @property
     def welcome(self) -> Welcome | None: ...
     def status(self) -> RowStatus: ...
+    def check_left(self) -> None: ...
     async def ask(
         self, what: What, *arguments: object, places: Sequence[int] = ()
     ) -> tuple[Any, Buffer]: ...
@@ -72,6 +73,7 @@ class BridgedStore:
     async def digest_of(self, position: int) -> bytes:
         """Waits for a row that lost its end with the power, and follows the others to here again."""
         while position > self.position:
+            self._row.check_left()
             await trio.sleep(LOOK_SECONDS)
         return bytes((await self._row.ask(What.DIGEST, position))[0])
 

@@ -98,6 +98,14 @@ class BridgeLink:
         if not self.is_up:
             self._questions.fail_all(_left())
 
+    def check_left(self) -> None:
+        """
+        Raises:
+            Disconnected: the bridge is away, and the node ends.
+        """
+        if self._leaving and not self.is_up:
+            raise _left()
+
     # -- what is said -------------------------------------------------------------------------
 
     def put(self, buffers: list[Buffer]) -> None:
@@ -129,8 +137,7 @@ class BridgeLink:
             DuckrowError: what the store raised there.
             Disconnected: it is away, and the node ends.
         """
-        if self._leaving and not self.is_up:
-            raise _left()
+        self.check_left()
         question = self._questions.ask(what, arguments, places)
         self.send(question.frame)
         try:

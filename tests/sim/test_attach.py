@@ -238,6 +238,28 @@ def test_a_node_that_follows_from_a_snapshot_settles_what_its_state_has_already(
     play(5, script)
 
 
+def test_a_node_that_ends_waits_for_no_end_of_the_row_from_a_bridge_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attach, "STATUS_SECONDS", 1000.0)
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        node = split.nodes[1]
+        assert node.state.position > node.row.status().position, "it is told of the end later"
+        split.stops[1].set()
+        await trio.sleep(0.01)
+        assert isinstance(node.row, BridgedRow)
+        assert node.row.is_attached
+        split.kill("m", 1)
+        await trio.sleep(1)
+        assert not split.world.host("n1").alive
+
+    play(1, script)
+
+
 def test_a_second_node_takes_the_place_of_the_first() -> None:
     async def idle(env: Env) -> None:
         row = BridgedRow(env, "m1", NODE_PORT)
