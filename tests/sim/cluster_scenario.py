@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import time
+from math import inf
 
 import trio
 
@@ -28,7 +29,7 @@ from .cluster_operator import Operator
 from .cluster_plan import ClusterPlan, drawn
 from .cluster_watch import ClusterWatch
 from .consumers import Consumer
-from .contents import contents, forgive_age
+from .contents import LATE_US, contents, forgive_age
 from .producers import Producer
 from .scenario import ENDS, Outcome, text_of
 from .service import client
@@ -185,6 +186,7 @@ class _Run:
         await fate.disks.until_mended()
         await self._take_contents("")
         await self._restart()
+        await self._until_old_has_gone()
         await self._take_contents(" again")
         for machine in self._living():
             forgive_age(seen.history, machine.node_name, machine.node_name + " again")
@@ -311,6 +313,15 @@ class _Run:
             machine.start()
         await trio.sleep(0.5)
 
+    async def _until_old_has_gone(self) -> None:
+        """What grew too old while nobody could order goes when somebody can, and may be as late as ever."""
+        since = inf  # when what acts now began to
+        with trio.move_on_after(SETTLE_SECONDS):
+            while trio.current_time() < since + LATE_US / 1e6:
+                await trio.sleep(0.1)
+                acts = any(each.active for each in self._living())
+                since = min(since, trio.current_time()) if acts else inf
+
     async def _take_contents(self, when: str) -> None:
         """Of all nodes at one position; what falls due makes the row longer, now and then."""
         machines = self._living()
@@ -324,7 +335,7 @@ class _Run:
             if len(positions) > 1:
                 continue
             found = {}
-            # The time of the row is never behind the slowest clock.
+            # While orders go on, the time of the row is not behind the slowest clock for long.
             now_us = min(machine.node_host.wall_us() for machine in machines)
             for machine in machines:
                 assert machine.node is not None

@@ -13,9 +13,11 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
 from duckrow.node.row import View
 from duckrow.tools import fuzz
+from sim import cluster_scenario
 from sim.cluster_operator import Operator
 from sim.cluster_plan import DAMAGE, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
 from sim.cluster_scenario import run_seed
@@ -137,6 +139,28 @@ def test_where_clocks_are_apart_entries_grow_old_by_the_time_of_the_row() -> Non
         tempo=0.4,
         stays_dead=True,
         topics=(TopicPlan("a", {"max_age": 2_000_000}),),
+    )
+
+    outcome = run_seed(1, plan)
+
+    assert outcome.ok, outcome
+
+
+def test_what_grows_too_old_while_nothing_runs_has_time_to_go_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def restart_slowly(run: cluster_scenario._Run) -> None:
+        for machine in run.machines.values():
+            machine.kill(bridge=True, node=True)
+        await trio.sleep(10.0)
+        for machine in run.machines.values():
+            machine.start()
+
+    monkeypatch.setattr(cluster_scenario._Run, "_restart", restart_slowly)
+    plan = attrs.evolve(
+        QUIET,
+        topics=(TopicPlan("a", {"max_age": 5_000_000}),),
+        delays=dict.fromkeys(QUIET.edges, 0.08),
     )
 
     outcome = run_seed(1, plan)
