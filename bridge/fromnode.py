@@ -43,12 +43,12 @@ class FromNode:
         return self._given if self._whole else None
 
     def begins(self, number: int, given: Given) -> None:
-        """What it is."""
+        """What it is: all of it was intact."""
         if number == self._number:
             self._given = given
 
     def piece(self, number: int, body: Buffer) -> None:
-        """An empty one is the last; if it comes first, there is nothing."""
+        """An empty one is the last; if it was not told what it is, there is nothing."""
         if number != self._number:
             return
         if not len(body):

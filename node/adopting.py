@@ -11,7 +11,7 @@ both end at one position.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import trio
@@ -81,8 +81,13 @@ async def adopt(read: Read, store: bytes, snapshots: Snapshots, folder: NumberFo
     growing: list[tuple[str, bytes]] = []
     rows = bytearray()
     upto = 0  # of the row; what it does not speak of in between is dead
-    async for part in _parts(read, first.size):
-        for kind, chunk in pieces.take(part):
+    offset = 0
+    while offset < first.size:
+        part = await read(offset, READ_BYTES)
+        if part is None or not part.data:
+            raise Corrupt("the state of an image went away while it was read")
+        offset += len(part.data)
+        for kind, chunk in pieces.take(part.data):
             if kind == "state":
                 state.append((kind, chunk))
             elif kind == keptplaces.KIND:
@@ -115,13 +120,3 @@ async def adopt(read: Read, store: bytes, snapshots: Snapshots, folder: NumberFo
 
 async def _settled() -> None:
     """The BASE was synced."""
-
-
-async def _parts(read: Read, size: int) -> AsyncIterator[bytes]:
-    offset = 0
-    while offset < size:
-        part = await read(offset, READ_BYTES)
-        if part is None or not part.data:
-            raise Corrupt("the state of an image went away while it was read")
-        offset += len(part.data)
-        yield part.data

@@ -109,5 +109,6 @@ async def _recovered(
         except Corrupt as error:
             taken = False
             note(WARNING, "image_not_taken error=%s", error)
+            row.lack()  # it will be no better next time
         if not taken:
             await trio.sleep(IMAGE_SECONDS)

@@ -265,7 +265,7 @@ class BridgedRow:
         self._taker.wake()
 
     async def give(self, number: int, given: Given | None, data: bytes) -> None:
-        """A part of the image of that number, the first being what it is; see giving.py."""
+        """A part of the image of that number, or what it is; see giving.py."""
         if given is not None:
             position, view, segments = given
             self._link.send(wire.given(number, position, view, segments))

@@ -3,7 +3,7 @@
     node ──►  ATTACH  FOLLOW after  TAKEN bytes of items  SUBMIT commands  SETTLE names  RELEASE  LACKS
               ASK reference, what
     bridge ►  WELCOME  ITEM  STATUS  SEGMENTS  STAGED heads  REFUSED heads  ANSWER reference
-    node ──►  GIVEN number, what  PIECE number, bytes          when the bridge says GIVE number
+    node ──►  PIECE number, bytes  GIVEN number, what          when the bridge says GIVE number
 
 Frames as everywhere; heads are CBOR arrays that begin with the kind.  Items of the past come without
 their bodies, and so do those that the node itself has submitted; others that were just ordered, with them.  Both ends are of one machine and one version,
@@ -48,8 +48,8 @@ class Said(enum.IntEnum):
     SETTLE = 4
     RELEASE = 5
     ASK = 6
-    GIVEN = 7  # an image begins: what it is
-    PIECE = 8  # of it, in the body; an empty one is the last, and the only one if there is no image
+    GIVEN = 7  # all of an image is there but the last piece: what it is
+    PIECE = 8  # of it, in the body; an empty one is the last, and if GIVEN did not come, there is no image
     LACKS = 9  # its index has lost something: an image of another machine would bring it
     TAKEN = 10  # so many bytes more of items that came by this connection: others may come
 

@@ -41,7 +41,12 @@ Send = Callable[[Given | None, bytes], Awaitable[None]]
 
 
 async def give(keeper: Keeper, send: Send) -> bool:
-    """False: there is nothing to give, or no image can be made of it."""
+    """False: there is nothing to give, or no image can be made of it.
+
+    Raises:
+        Corrupt: rows of the index are damaged, or the bridge has no digest here; what was sent until then
+            is no image, since it was not told what it is.
+    """
     await keeper.at_rest()
     state, numbers, store = keeper.state, keeper.numbers, keeper.row.store
     view = state.view
@@ -76,7 +81,6 @@ async def give(keeper: Keeper, send: Send) -> bool:
         )
         identity = Identity(store.uuid, view.lineage, position, await store.digest_of(position))
         gathered = bytearray()
-        await send(given, b"")
         for piece in encode(identity, chunks):
             gathered += piece
             if len(gathered) >= SEND_BYTES:
@@ -84,6 +88,7 @@ async def give(keeper: Keeper, send: Send) -> bool:
                 gathered.clear()
         if gathered:
             await send(None, bytes(gathered))
+        await send(given, b"")
         await send(None, b"")  # the last
     finally:
         of_state.close()

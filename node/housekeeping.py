@@ -33,7 +33,7 @@ from .numberfolder import NumberFolder
 from .places import Places, bytes_between, offset_of
 from .reserve import OK
 from .row import Bundle, Item
-from .scrub import Pace
+from .scrub import Pace, at_once
 from .snapshots import IDLE_SHARE, KEPT, Identity, Snapshots
 from .state import oldest_waiting
 from .upkeep import Plan
@@ -111,13 +111,21 @@ class Housekeeping:
                 await self._make_room()
             if self._image is not None:
                 send, self._image = self._image, None
-                if self.unknown or not await give(self._keeper, send):
+                if self.unknown or not await self._give(send):
                     await send(None, b"")
             if self._is_due():
                 await self._fits("snapshot", self.snapshot)
             await self._tidy()
             if waiting() and not self._full:
                 self._work.set()
+
+    async def _give(self, send: Send) -> bool:
+        """Nothing that is damaged: nobody could begin with it.  What a scrub puts right is given next time."""
+        try:
+            return await give(self._keeper, send)
+        except Corrupt:
+            await self._scrub_index(at_once)
+            return False
 
     async def snapshot(self, *, idle_share: float = IDLE_SHARE) -> bool:
         """Writes one of the state as it is now.

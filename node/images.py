@@ -19,6 +19,7 @@ from typing import Final
 
 from .chronicle import Chronicle
 from .env import Disk
+from .errors import Corrupt
 from .forms import BaseForm
 from .positions import Column
 from .records import RecordKind, size_of
@@ -162,16 +163,23 @@ class Images:
         return base.files[0]
 
     async def read_state(self, offset: int, length: int) -> tuple[int, int, bytes] | None:
-        """How long the file is, the shift, and a part of it; None: there is no image's state."""
+        """How long the file is, the shift, and a part of it; None: there is no image's state.
+
+        Raises:
+            Corrupt: the disk does not give it.
+        """
         name = await self.state()
         if name is None:
             return None
-        file = await self._disk.open(name)
         try:
-            shift = int(name.rpartition("-")[2])
-            return file.size, shift, await file.read(offset, length)
-        finally:
-            file.close()
+            file = await self._disk.open(name)
+            try:
+                shift = int(name.rpartition("-")[2])
+                return file.size, shift, await file.read(offset, length)
+            finally:
+                file.close()
+        except OSError as error:
+            raise Corrupt(f"the disk does not give {name}: {error}") from error
 
     async def released(self, position: int) -> None:
         """The node has two snapshots, the older one of that position."""

@@ -366,14 +366,14 @@ class NumberFile:
         return rows[(start - at) * ROW_BYTES : (stop - at) * ROW_BYTES]
 
     def raw(self) -> Iterator[bytes]:
-        """All of it as it lies there, in pieces; zeros for what the disk does not give."""
-        end = self.rows * ROW_BYTES
-        for at in range(0, end, BLOCK_BYTES):
-            length = min(BLOCK_BYTES, end - at)
-            try:
-                yield bytes(self._read(at, length))
-            except OSError:
-                yield bytes(length)
+        """All of it as it was written, in pieces.
+
+        Raises:
+            Corrupt: rows are damaged, or the disk does not give them.
+        """
+        for index in range(-(-self.rows // BLOCK_ROWS)):
+            block = self.checked_before(index)
+            yield bytes(self._intact(index)) if block is None else block
         for at in range(0, len(self.tail), BLOCK_BYTES):
             yield self.tail[at : at + BLOCK_BYTES]
 
@@ -401,6 +401,14 @@ class NumberFile:
         return self._checked(index) if block is None else block
 
     def _checked(self, index: int) -> Buffer:
+        block = self._intact(index)
+        if self._warm is not None:
+            self._warm.add(self)
+        self._blocks[index] = block
+        return block
+
+    def _intact(self, index: int) -> Buffer:
+        """Read and checked, and not kept."""
         start, stop = index * BLOCK_ROWS, min((index + 1) * BLOCK_ROWS, self.rows)
         what = f"rows {start:,} to {stop - 1:,} of the index file of segment {self.cover.segment}"
         try:
@@ -409,9 +417,6 @@ class NumberFile:
             raise Corrupt(f"the disk does not give {what}: {error}") from error
         if crc32c(block) != self.sums[index]:
             raise Corrupt(f"{what} are damaged")
-        if self._warm is not None:
-            self._warm.add(self)
-        self._blocks[index] = block
         return block
 
 

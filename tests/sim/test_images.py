@@ -358,3 +358,67 @@ def test_a_file_of_the_row_that_is_gone_is_told_and_comes_back_with_an_image(whi
 
     split = play(11, script, keep=LONG)
     assert any("m3 image_taken" in note for note in split.notes)
+
+
+@pytest.mark.parametrize("bits", [(3,), (3, 77)], ids=["is mended", "is not"])
+def test_damage_in_the_index_of_who_gives_an_image_is_not_given_with_it(
+    bits: tuple[int, ...],
+) -> None:
+    """Nobody could go on from it.  What the giver cannot put right, it first takes an image for itself."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        name = await old_index(split, 2)
+        split.producing = False
+        await trio.sleep(1)
+        split.kill("n", 2)  # it has what it read last in memory
+        for bit in bits:
+            split.world.host("n2").media.flip(name, bit)
+        split.start_node(2)
+        await split.until()
+        split.kill("n", 3)
+        split.lose_disk("n3")
+        split.start_node(3)
+        await trio.sleep(0.1)
+        await split.until(seconds=60)
+        await split.end()
+
+    links = {1: (2, 4, 5), 2: (1, 3), 3: (2,), 4: (1, 5), 5: (1, 4)}
+    split = play(6, script, links=links, keep=LONG)
+    assert any("m3 image_taken" in note for note in split.notes)
+    assert not any("n3 image_not_taken" in note for note in split.notes)
+    assert any("m2 image_taken" in note for note in split.notes) == (len(bits) > 1)
+
+
+@pytest.mark.parametrize("is_given", [True, False], ids=["a bit", "a sector"])
+def test_damage_in_the_state_of_an_image_is_made_good_by_another_one(is_given: bool) -> None:
+    """Until it has two snapshots, a node that loses what it knows begins with that state again."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        split.kill("m", 3)
+        split.kill("n", 3)
+        await forgotten(split, 1, 2)
+        split.producing = False
+        split.start_bridge(3)
+        split.start_node(3)
+        await split.until()
+        media = split.world.host("m3").media
+        (name,) = [path for path in media.paths() if path.startswith("row/image-")]
+        if is_given:
+            media.flip(name, 500)
+        else:
+            media.spoil(name, 500)
+        split.kill("n", 3)
+        split.lose_disk("n3")
+        split.start_node(3)
+        await trio.sleep(0.1)
+        await split.until()
+        await split.end()
+
+    split = play(1, script, keep=KEEP)
+    assert any("n3 image_not_taken" in note for note in split.notes)
+    assert sum("m3 image_taken" in note for note in split.notes) == 2
