@@ -109,7 +109,8 @@ class Taking:
             return False
         self._note(INFO, "image_begins peer=%d position=%d", peer, offer.image)
         first, last = min(offer.segments, default=1), max(offer.segments, default=1)
-        own = await self._between(partial(store.images.reserve, last + 1 - first, first))
+        reserve = partial(store.images.reserve, offer.image, last + 1 - first, first)
+        own = await self._between(reserve)
         assert isinstance(own, int)
         incoming = Incoming(self._disk, store.chronicle.copy(), offer.image, first, last, own)
         taken = False

@@ -99,8 +99,11 @@ class Images:
                 if came_with(base, segment.number):
                     segment.reach = max(segment.reach, base.position)
 
-    async def reserve(self, count: int, least: int) -> int:
+    async def reserve(self, position: int, count: int, least: int) -> int:
         """The first of so many numbers, none below `least`, that the journal leaves out.
+
+        They are for an image of that position, whose segments are numbered from `least` on where it
+        was made.
 
         Raises:
             Full, DiskFailed.
@@ -109,6 +112,8 @@ class Images:
         await writer.sync()  # nothing but the next one's beginning tells how long this one is
         assert writer.open is not None
         first = max(writer.open.number + 1, least)
+        if state_file(position, first - least) == self.name:
+            first += 1  # or the node would take it for the image that it has
         await writer.roll(first + count)
         await writer.sync()
         return first

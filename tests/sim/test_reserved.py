@@ -9,6 +9,7 @@ from duckrow.node.chronicle import Chronicle
 from duckrow.node.env import Env
 from duckrow.node.errors import Conflict, Corrupt
 from duckrow.node.forms import BaseForm, SettledForm
+from duckrow.node.images import state_file
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.records import RecordKind
 from sim.alone import Machine
@@ -83,6 +84,24 @@ def test_the_row_goes_on_behind_an_image_for_who_has_its_state() -> None:
     assert new > 1002
     machine.media.pages("row/00000001.pos").write(0, b"x")  # read again, it says the same
     assert goes_on(machine, new, mended=True) > (floor, new)
+
+
+def test_two_images_of_one_position_have_two_names() -> None:
+    """By its name a node tells whether what it knows is of another row."""
+
+    installed = written(Machine(1), RecordKind.SETTLED, SettledForm(1, 1, 1).encode()).installed
+
+    async def main(env: Env) -> None:
+        row = await LoneRow.open(await env.disk.folder("row"), env, small())
+        store = row.store
+        first = await store.images.reserve(1000, 2, 1)
+        files = state_file(1000, first - 1), "2-3"
+        store.chronicle.based(BaseForm(1000, b"d" * 16, installed, files))
+        second = await store.images.reserve(1000, 2, 4)  # of one who has higher numbers
+        assert first < second
+        assert state_file(1000, second - 4) != store.images.name
+
+    Machine(1).run(main)
 
 
 def test_who_promised_something_to_others_does_not_start_alone() -> None:
