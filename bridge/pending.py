@@ -51,21 +51,25 @@ class Pending:
     def waits(self) -> bool:
         return bool(self._staged or self._fresh)
 
-    def recover(self, bundles: Sequence[Bundle]) -> list[Name]:
-        """Own ones of earlier incarnations that are not in the row: pending again (P4).
+    def recover(self, bundles: Iterable[Bundle]) -> list[Name]:
+        """Own ones of earlier incarnations that are not in the row, as they were written: pending
+        again, in their old order (P3, P4).
 
-        Gives the stages among them that are over: power was lost just before that was written.
+        A view takes the oldest that waits, so its bundles go before all that it has left.  What came
+        again goes where it came first: whoever sends it again may leave out what came between.
+
+        Gives those that are over, since they hold only what came before: such copies; and stages, if
+        power was lost just before that was written.
         """
-        later: set[bytes] = set()
+        before: set[bytes] = set()
         over = []
-        for bundle in reversed(bundles):
+        for bundle in sorted(bundles, key=_newest_view_first):
             heads = {command.head for command in bundle.commands}
-            if heads <= later:
+            if heads <= before:
                 over.append(name_of(bundle))
-            later |= heads
-        for bundle in bundles:
-            if name_of(bundle) not in over:
+            else:
                 self.bundled(bundle)
+            before |= heads
         return over
 
     def submit(self, commands: Iterable[Command]) -> bool:
@@ -155,6 +159,10 @@ class Pending:
         """This node acts in a new view: what has no place yet goes first, in its old order (P3)."""
         self._staged.extendleft(reversed(self._bundled.values()))
         self._bundled.clear()
+
+
+def _newest_view_first(bundle: Bundle) -> int:
+    return -bundle.view  # stages, of view 0, last
 
 
 def _without(heads: set[bytes], waiting: Waiting) -> Waiting:

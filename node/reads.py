@@ -21,7 +21,7 @@ import trio
 
 from . import frames, requests
 from .calls import Key
-from .effects import WAITING, Result
+from .effects import WAITING, Code, Result
 from .errors import Conflict, DuckrowError, LimitExceeded, NoQuorum
 from .lanes import remembered
 from .limits import CLIENT_REQUESTS_MAX
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS_MAX: Final = 1e9  # what a clock can add to
 SEEN_SECONDS_MAX: Final = 5.0  # for a node to come as far as its reader has been elsewhere
+_MISSED: Final = int(Code.GAP), int(Code.UNKNOWN_PRODUCER)  # something before it was missing
 
 
 class Reads:
@@ -197,6 +198,8 @@ class Reads:
             server.refuse_if_stopping()
             with trio.CancelScope() as read.waiting:
                 result = await server.node.calls.wait(key)
+                if result.code in _MISSED:  # a copy did nothing: others decide
+                    result = known(server.node, key)
             read.waiting = None
         self._output.put(frames.encode(requests.answer(read.reference, *result)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duckrow.bridge.messages import Name, name_of
 from duckrow.bridge.pending import Pending, Waiting
 from duckrow.node.commands import Command
 from duckrow.node.limits import PENDING_BYTES_MAX
@@ -98,7 +99,7 @@ def test_after_a_restart_what_is_not_in_the_row_is_pending_again() -> None:
     """P4."""
     found = Pending()
 
-    assert found.recover([bundle(0, 7, "a"), bundle(3, 1, "b")]) == []
+    assert found.recover([bundle(3, 1, "a"), bundle(0, 7, "b")]) == []
     found.again()
     assert taken(found) == "ab"
 
@@ -109,7 +110,29 @@ def test_a_stage_whose_bundle_was_written_is_over_after_a_restart() -> None:
 
     assert found.recover([bundle(0, 7, "a"), bundle(0, 8, "b"), bundle(3, 1, "a")]) == [(0, 1, 7)]
     found.again()
-    assert taken(found) == "ba"
+    assert taken(found) == "ab"
+
+
+def test_what_a_view_has_not_taken_goes_behind_what_it_has_after_a_restart() -> None:
+    """P3: it was written first, and is the younger."""
+    found = Pending()
+
+    assert found.recover([bundle(2, 5, "c"), bundle(0, 8, "d"), bundle(3, 1, "a", "b")]) == []
+    found.again()
+    assert taken(found) == "abcd"
+
+
+def test_what_came_again_without_what_came_between_keeps_its_place_over_a_restart() -> None:
+    """P3: a lane applies nothing where something before it is missing, and `c` was accepted."""
+    found = Pending()
+    once = bundle(2, 1, "a"), bundle(2, 2, "b"), bundle(2, 3, "c")
+
+    assert found.recover([*once, bundle(0, 7, "a", "c"), bundle(0, 8, "b")]) == [
+        (0, 1, 7),
+        (0, 1, 8),
+    ]
+    found.again()
+    assert taken(found) == "abc"
 
 
 def test_a_bundle_whose_record_was_lost_is_known_by_its_commands() -> None:
@@ -143,31 +166,56 @@ def test_what_waits_in_memory_is_bounded() -> None:
     assert found.submit([command("a")])
 
 
-@given(st.lists(st.integers(0, 4), max_size=40))
+@given(st.lists(st.integers(0, 6), max_size=40))
 def test_nothing_is_lost_or_doubled_and_the_order_stays(steps: list[int]) -> None:
-    """B4, P3."""
-    found, made, count, s, row = Pending(), [], 0, 0, ""
+    """B4, P3, P4."""
+    found, made, count, s, view, row = Pending(), [], 0, 0, 1, ""
+    disk: dict[Name, Bundle] = {}
+    over: list[Name] = []  # by what was written last, and not written down yet
     for step in steps:
         if step == 0:
             count += 1
             assert found.submit([command(chr(64 + count))])
-        elif step == 1:
+        elif step == 1 and view:
             waiting = found.take(2, 99)
             if waiting.commands:
                 s += 1
-                made.append(Bundle(1, 1, s, s, 0, waiting.commands))
+                made.append(Bundle(view, 1, s, s, 0, waiting.commands))
                 found.bundled(made[-1])
+                write(disk, made[-1], over)
+                over = list(waiting.stages)
         elif step == 2 and made:
             row += words(Waiting(made[0].commands))
-            found.ordered(made.pop(0))
+            found.ordered(made[0])
+            write(disk, None, [*over, name_of(made.pop(0))])
+            over = []
         elif step == 3:
             found.again()
             made.clear()
+            s += 1
+            view = s  # only that it grows matters
         elif step == 4:
             waiting = found.take(2, 99, only_fresh=True)
             if waiting.commands:
                 s += 1
-                found.staged(Bundle(0, 1, s, 0, 0, waiting.commands))
+                stage = Bundle(0, 1, s, 0, 0, waiting.commands)
+                found.staged(stage)
+                write(disk, stage, over)
+                over = []
+        elif step >= 5:
+            if step == 6:
+                write(disk, None, over)
+            count -= len(words(found.take(99, 999, only_fresh=True)))  # in memory alone
+            found, view, made = Pending(), 0, []
+            over = found.recover(list(disk.values()))
     found.again()
 
     assert row + taken(found) == "".join(chr(65 + n) for n in range(count))
+
+
+def write(disk: dict[Name, Bundle], made: Bundle | None, over: list[Name]) -> None:
+    """What is written next, behind that those are over."""
+    for name in over:
+        del disk[name]
+    if made is not None:
+        disk[name_of(made)] = made

@@ -132,3 +132,24 @@ def test_a_receipt_is_waited_for_and_forgotten_when_its_client_leaves() -> None:
         assert len(there.keeper.calls) == 0
 
     serve(work)
+
+
+def test_a_receipt_waits_on_where_a_copy_of_its_batch_found_an_earlier_one_missing() -> None:
+    """D3: nothing was done, and the same batch comes again behind what was missing."""
+
+    async def work(there: There) -> None:
+        wire, other = await there.connect(), await there.connect()
+        await wire.produce(b"one")
+        second, third = wire.batch([b"two"]), wire.batch([b"three"])
+        waits = await other.send(Verb.RECEIPT, "t", 0, PID, 1, 3, True)
+        await trio.sleep(1)
+        await wire.order(third)
+        assert (await wire.answer())[2][0] == Code.GAP
+        for command in (second, third):
+            await wire.order(command)
+            assert (await wire.answer())[2][0] == Code.ORDERED
+        reference, outcome, fields, _ = await other.answer()
+
+        assert (reference, outcome, fields[:2]) == (waits, Outcome.DONE, [Code.ORDERED, 3])
+
+    serve(work)
