@@ -1,6 +1,7 @@
 """Takeover: a node that goes on alone, in the folder of a bridge, orders what was staged there.
 
-Commands that were accepted and have no place in the row get one now, in the order of staging.  Each is
+Commands that were accepted and have no place in the row get one now, in the order in which a bridge has
+them again after a start: bundles of a view before what it left staged (P3).  Each is
 followed by the record that its stage is over, in one file: a crash loses the second one at most, and
 then it is ordered again, which changes nothing (D2).
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .chronicle import Name
 from .commands import Command
 from .errors import Corrupt, NotFound
 from .rowstore import RowStore
@@ -21,7 +23,7 @@ async def take_over(store: RowStore, view: int, id_: int, wall_us: Callable[[], 
         Full, DiskFailed.
     """
     s = 0
-    for name, stage in list(store.chronicle.staged.items()):
+    for name, stage in sorted(store.chronicle.staged.items(), key=_newest_view_first):
         if not stage.ordered:
             commands = await _read(store, stage.place)
             if not commands:
@@ -32,6 +34,11 @@ async def take_over(store: RowStore, view: int, id_: int, wall_us: Callable[[], 
     if store.dirty:
         await store.sync()
     return s
+
+
+def _newest_view_first(stage: tuple[Name, object]) -> int:
+    (view, _, _), _ = stage
+    return -view  # those that no view has taken, of view 0, last
 
 
 async def _read(store: RowStore, place: int) -> list[Command]:

@@ -224,14 +224,17 @@ def test_a_lone_folder_is_taken_over_unchanged_and_given_back() -> None:
 
 
 def test_a_node_that_goes_on_alone_orders_what_was_staged_once() -> None:
-    """Accepted means that it will be ordered; also if the others were retired meanwhile."""
+    """Accepted means that it will be ordered; also if the others were retired meanwhile.
+
+    A view takes the oldest that is staged, so what it has left of a stage comes behind its bundles.
+    """
 
     async def work(tale: Tale, journal: Journal) -> None:
+        await tale.receive(journal, bundle(0, ME, 9, 0, 10, 20))
         await tale.change_view(journal)
         for s in (1, 2, 3):
             await tale.receive(journal, bundle(1, ME, s, s, 10))
         await tale.order(journal, bundle(1, ME, 1, 1, 10))
-        await tale.receive(journal, bundle(0, ME, 9, 0, 10, 20))
         view = tale.now.installed
         assert view is not None
         alone = attrs.evolve(
