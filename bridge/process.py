@@ -210,9 +210,9 @@ class Bridge:
         return follower
 
     async def _read_items(self, position: int, limit_bytes: int) -> list[Item]:
-        """Waits for what is damaged."""
+        """For the node: waits for what is damaged, or for an image."""
         read = partial(self.store.read_items, position, limit_bytes)
-        return await self.repair.insist(position, read)
+        return await self.repair.insist(position, read, by_node=True)
 
     def unfollow(self, follower: Follower) -> None:
         self.followers.pop(follower, None)

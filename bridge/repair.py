@@ -138,7 +138,10 @@ class Repair:
     # -- readers ------------------------------------------------------------------------------
 
     async def read(
-        self, segments: Callable[[], Awaitable[list[int]]], read: Callable[[], Awaitable[T]]
+        self,
+        segments: Callable[[], Awaitable[list[int]]],
+        read: Callable[[], Awaitable[T]],
+        is_vain: Callable[[], bool] = lambda: False,  # then it is not waited for
     ) -> T:
         """What it gives; where that is damaged, after it is mended.
 
@@ -150,7 +153,7 @@ class Repair:
             try:
                 return await read()
             except Corrupt:
-                if not await self._mended(await segments()):
+                if not await self._mended(await segments(), is_vain):
                     raise
         return await read()
 
@@ -163,23 +166,44 @@ class Repair:
     async def read_position(self, position: int, read: Callable[[int], Awaitable[T]]) -> T:
         return await self.read(partial(self._store.holders, position), partial(read, position))
 
-    async def insist(self, position: int, read: Callable[[], Awaitable[T]]) -> T:
+    async def insist(
+        self, position: int, read: Callable[[], Awaitable[T]], *, by_node: bool = False
+    ) -> T:
         """As `read`, but waits however long nobody has it.
+
+        `by_node`: the node beside cannot go on without it.  If no neighbour keeps the row from there
+        on, the machine takes an image, behind which that node begins anew (N5).
 
         Raises:
             NotFound.
         """
+
+        def is_vain() -> bool:
+            return by_node and self._is_dropped(position)
+
         told = False
         while True:
             try:
-                return await self.read(partial(self._store.holders, position), read)
+                return await self.read(partial(self._store.holders, position), read, is_vain)
             except Corrupt as error:
                 if not told:
                     self._note(WARNING, "waits_for_repair position=%d error=%s", position, error)
                 told = True
+                if is_vain():
+                    self._member.need_image(trio.current_time())
+                    self._wake()
                 await self._changed.wait()
 
-    async def _mended(self, segments: list[int]) -> bool:
+    def _is_dropped(self, position: int) -> bool:
+        """The row here still reaches back to it, and that of no neighbour who is there does."""
+        kept = self._member.neighbours.kept().values()
+        return (
+            position >= self._store.floor  # or an image came while it was read
+            and any(position < keeps.floor for keeps in kept)
+            and not any(keeps.floor <= position <= keeps.position for keeps in kept)
+        )
+
+    async def _mended(self, segments: list[int], is_vain: Callable[[], bool]) -> bool:
         """When it is known: whether they are whole now."""
         self.look_at([number for number in segments if number not in self.wounds])
         while True:
@@ -187,7 +211,7 @@ class Repair:
                 hurt = [self.wounds[number] for number in segments if number in self.wounds]
                 if not hurt:
                     return bool(segments)
-                if self._asking.hopeless or any(wound.unfit for wound in hurt):
+                if self._asking.hopeless or any(wound.unfit for wound in hurt) or is_vain():
                     return False
             await self._changed.wait()
 

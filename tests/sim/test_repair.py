@@ -149,6 +149,38 @@ def test_damage_in_what_all_others_have_dropped_goes_with_it() -> None:
     play(9, script, keep=100)
 
 
+def test_a_node_without_state_gets_an_image_for_what_is_damaged_and_dropped_elsewhere() -> None:
+    """It reads the row from the beginning, which nobody else has any more: it had waited for ever (760212)."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        store = split.bridges[3].store
+        store.pin(999, 0, ())  # all of it: as if the node had not let it go yet
+        with trio.fail_after(60):
+            while len(store.segments()) < 3 or (
+                min(split.bridges[each].store.floor for each in (1, 2)) <= store.segments()[1].last
+            ):
+                await trio.sleep(0.2)
+        assert store.floor == 1
+        name, media = segments(split, 3)[1], split.world.host("m3").media
+        for offset in range(600, len(media.content(name)), 500):
+            media.flip(name, offset)
+        split.kill("n", 3)
+        split.lose_disk("n3")
+        split.start_node(3)
+        with trio.fail_after(5):
+            while not any("m3 image_taken" in note for note in split.notes):
+                await trio.sleep(0.1)
+        await split.until()
+        await trio.sleep(1)
+        assert sum("m3 image_taken" in note for note in split.notes) == 1
+        await split.end()
+
+    for seed in (10, 11, 12):
+        play(seed, script, keep=100)
+
+
 def test_what_cannot_be_put_back_is_replaced_by_one_image_and_not_looked_at_again() -> None:
     """The damaged file may still be there: nothing of the row lies in it any more."""
 
