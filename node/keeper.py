@@ -106,11 +106,14 @@ class Keeper:
                 )
 
     async def catch_up(self) -> None:
-        """Applies the past: everything that was in the row when it was opened."""
+        """Applies the past: everything that was in the row when it was opened.
+
+        Cancelled: state and index may be of two moments, and nobody may use them.
+        """
         # Damage may end the row earlier than it seemed.
         while self.state.position < self.row.status().position:
             for item in await self.row.take():
-                await self._apply(item)
+                await self._apply(item, shield=False)
 
     def fresh_pid(self) -> bytes:
         """The name of a new producer."""
@@ -207,7 +210,7 @@ class Keeper:
                 self.acceptance.refused(head)
                 self.calls.fail(key_of(head), error)
             for item in items:
-                done += await self._apply(item)
+                done += await self._apply(item, shield=True)  # sim-ok: the dead read nothing
                 self.tally.count(item)
                 if done >= EFFECTS_AT_ONCE:
                     done = 0
@@ -236,14 +239,16 @@ class Keeper:
             if self.calls.awaits(key) and self.acceptance.holds(*key):
                 self.calls.accept(key)
 
-    async def _apply(self, item: Item) -> int:
+    async def _apply(self, item: Item, *, shield: bool) -> int:
         """How many effects it had."""
         effects = apply(self.state, item, heads=self._heads)
         places = dict.fromkeys(older(item.position, effects), NOWHERE)
         if places:
-            # The state is ahead of the index here: whoever cancels has to wait for the index.
+            # The state is ahead of the index here: whoever cancels has to wait for the index, so that
+            # the last snapshot can be made.  A node that catches up makes none, and its connection
+            # with the bridge is cancelled together with it: no answer would come.
             self._finding = trio.Event()
-            with trio.CancelScope(shield=True):  # sim-ok: a few reads, and the dead read nothing
+            with trio.CancelScope(shield=shield):
                 found = await self._find(places)
             if not found:  # the index stays behind: no snapshot is made any more
                 await trio.sleep_forever()

@@ -10,11 +10,13 @@ import trio
 from duckrow.bridge import attach, follower
 from duckrow.node import bridgedrow, makers
 from duckrow.node.bridgedrow import BridgedRow
+from duckrow.node.bridgedstore import BridgedStore
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed, NoQuorum
 from duckrow.node.row import Bundle
 from sim.clusterkit import BODY
+from sim.nodekit import Owner
 from sim.pairkit import NODE_PORT, Split, everything, play
 
 
@@ -335,6 +337,59 @@ def test_a_node_whose_bridge_has_another_store_begins_anew_and_has_the_same_row(
         await split.end()
 
     play(7, script)
+
+
+async def catching_up_in_vain(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Node 1 catches up, and its bridge has ended before it said where an older body lies."""
+    place_of = BridgedStore.place_of
+
+    async def ask_in_vain(store: BridgedStore, position: int) -> int:
+        monkeypatch.undo()
+        split.kill("m", 1)
+        return await place_of(store, position)
+
+    split.start_all()
+    await split.until()
+    split.producing = False
+    owner, task = Owner(split.nodes[1]), Owner(split.nodes[1], b"s" * 16)
+    staged = await task.order(makers.stage, "s", BODY, 3, writer=b"writer", batch=1, task=0)
+    done = await owner.order(makers.commit, b"writer", 1, [(staged.position, staged.detail)])
+    assert done.code == Code.ORDERED
+    await trio.sleep(0.5)  # the other nodes have it
+    split.kill("n", 1)
+    monkeypatch.setattr(BridgedStore, "place_of", ask_in_vain)
+    split.start_node(1)
+    await trio.sleep(1)
+    assert not split.world.host("m1").alive
+
+
+def test_a_node_that_is_told_to_end_while_it_catches_up_waits_for_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lives: list[bool] = []
+
+    async def script(split: Split) -> None:
+        await catching_up_in_vain(split, monkeypatch)
+        host = split.world.host("n1")
+        assert host.scope is not None
+        host.scope.cancel()
+        await trio.sleep(1)
+        lives.append(host.alive)
+
+    play(12, script)
+    assert lives == [False]
+
+
+def test_a_node_begins_anew_whose_bridge_has_another_store_while_it_catches_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def script(split: Split) -> None:
+        await catching_up_in_vain(split, monkeypatch)
+        split.lose_disk("m1")
+        split.start_bridge(1)
+        await trio.sleep(1)
+
+    assert play(13, script).replaced == [1]
 
 
 def test_what_a_bridge_does_not_take_is_told_to_who_asked() -> None:
