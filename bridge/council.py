@@ -163,7 +163,7 @@ class Council:
         took = proposal.carried_at - proposal.began  # and to accept it will take as long
         most = max(timing.grace, last - 2 * took)
         until = proposal.carried_at + min(timing.grace * 2**doublings, most)
-        if proposal.lacks_voices(self.calling.seem_alive()) and now < until:
+        if proposal.lacks_voices(self._seem_alive()) and now < until:
             return
         value = proposal.found() or choose(
             proposal.view,
@@ -178,6 +178,13 @@ class Council:
             self.neighbours.flood(Accept(proposal.register, proposal.ballot, value, proposal.view))
         elif proposal.all_answered() or now >= proposal.began + last:
             self._fail()  # an exact member that is heard a moment later would have saved it
+
+    def _seem_alive(self) -> set[int]:
+        """V3; also witnesses to whom a way leads: they say nothing between ballots, and without their
+        vote somebody may have to stay who wants to leave (N8)."""
+        voters, reached = self.standing.newest.voters, self.neighbours.routes.paths
+        witnesses = {id_ for id_, _, _, data in voters if not data and id_ in reached}
+        return self.calling.seem_alive() | witnesses
 
     def _held_off(self, proposal: Proposal) -> set[tuple[int, int]]:
         """Those that stalled are not taken in again before their time (S6), nor kept (S2)."""

@@ -84,6 +84,7 @@ class Member:
         self.standing = standing = Standing.start(recovered, timing, now)
         self._charter = charter
         self._joined_at = -timing.join
+        self._steps_back_at = self._stays = 0.0  # when at the soonest; seconds between two times
         self.beat_at = now  # the next one is due
         self._beats_with = False  # with a neighbour, before it is due
         self.outbox = Outbox()
@@ -185,6 +186,8 @@ class Member:
             self.suspicion.waits(head[:3] if head else None, lacking, now)
         if now - self._joined_at >= self.standing.timing.join:
             self._join()
+        if self.standing.stateless:
+            self._step_back()
         self.council.beat()
 
     def submit(self, commands: Sequence[Command]) -> bool:
@@ -211,16 +214,24 @@ class Member:
         self.neighbours.flood(Leave(self.standing.incarnation))
 
     def need_image(self, now: float) -> None:
-        """The node beside has no state that the row here leads on from: an image brings one (N4).
-
-        It goes on acting if the others cannot without it (N8).
-        """
-        standing, view = self.standing, self.standing.newest
-        standing.now, standing.stateless = now, True
+        """The node beside has no state that the row here leads on from: an image brings one (N4)."""
+        self.standing.now, self.standing.stateless = now, True
         self.neighbours.links_due = True
+        self._step_back()
+
+    def _step_back(self) -> None:
+        """Leaves the view, to take an image; it goes on acting if the others cannot without it (N8).
+
+        Not all of them may take part in the next ballot, and then it has to stay: so it comes again,
+        later each time, as each costs all of them a view.
+        """
+        standing, view, timing = self.standing, self.standing.newest, self.standing.timing
         members = {member.id for member in view.members}
         others = [v for v in view.voters if v[0] != standing.id and (v[0] in members or not v[3])]
-        if standing.active and 2 * sum(v[1] for v in others) > sum(v[1] for v in view.voters):
+        enough = 2 * sum(v[1] for v in others) > sum(v[1] for v in view.voters)
+        if standing.active and enough and standing.now >= self._steps_back_at:
+            self._stays = min(max(2 * self._stays, timing.readmit_min), timing.readmit_max)
+            self._steps_back_at = standing.now + self._stays
             self.neighbours.flood(Leave(standing.incarnation))
 
     def hear_disk(self, disk: str, now: float) -> None:
@@ -267,6 +278,7 @@ class Member:
         assert self.takes_image(position)
         standing = self.standing
         standing.now, standing.stateless, standing.awaits_image = now, False, False
+        self._steps_back_at = self._stays = 0.0
         standing.position = position
         standing.installed, standing.cluster = view.id, view.cluster
         standing.delivered, standing.uncounted = dict(delivered), False

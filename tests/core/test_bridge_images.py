@@ -142,6 +142,34 @@ def test_a_bridge_whose_node_lost_its_state_stays_if_the_others_cannot_go_on_wit
     assert cluster.view(1).id == 1
 
 
+def test_who_had_to_stay_as_others_were_slow_leaves_when_they_are_not() -> None:
+    """Seed 783080: the slow witness was needed for a majority without it."""
+    cluster = Cluster(1, 2, 3, witnesses=(3,), weights={1: 2})
+    cluster.slow = {3}
+    cluster.members[2].need_image(cluster.now)
+    cluster._end(2)
+    cluster.beats(9)
+    assert cluster.acting() == [1, 2]
+    assert cluster.view(1).id == 2
+    cluster.slow.clear()
+    cluster.settle()
+    cluster.beats(10)
+
+    assert cluster.acting() == [1]
+    assert image_source(cluster, 2) == 1
+
+
+def test_who_needs_an_image_and_has_to_stay_asks_for_fewer_and_fewer_views() -> None:
+    cluster = Cluster(1, 2, 3, witnesses=(3,), weights={1: 2})
+    cluster.stop(3)
+    cluster.members[2].need_image(cluster.now)
+    cluster._end(2)
+    cluster.beats(600)
+
+    assert cluster.acting() == [1, 2]
+    assert cluster.view(1).id <= 8
+
+
 def test_what_is_reported_behind_an_image_is_not_less_than_what_is_in_it() -> None:
     """Or a cut could be below what others have delivered."""
     cluster = Cluster(1, 2, 3, 4)
