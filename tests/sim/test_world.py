@@ -11,7 +11,7 @@ from trio._core import _run
 from duckrow.node.env import Env
 from sim.alone import EPOCH_US
 from sim.clock import SimDeadlock, sleep
-from sim.park import SimCrashed
+from sim.park import SimCrashed, leaves
 from sim.trace import Trace
 from sim.world import World
 
@@ -114,6 +114,22 @@ def test_what_does_not_end_when_all_is_over_is_named() -> None:
 
     with pytest.raises(SimDeadlock, match="told to end, these go on: process a"):
         World(1).run(main)
+
+
+def test_what_went_wrong_is_told_also_where_somebody_never_ends() -> None:
+    async def program(_env: Env) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep_forever()
+
+    async def main(world: World) -> None:
+        world.start("a", program)
+        await trio.sleep(1)
+        raise ValueError("this")
+
+    with pytest.raises(ExceptionGroup) as found:
+        World(1).run(main)
+    told = [type(leaf) for leaf in leaves(found.value)]
+    assert ValueError in told, told
 
 
 def test_time_jumps_exactly_to_what_is_next_and_timers_come_in_order() -> None:

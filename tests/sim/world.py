@@ -281,8 +281,10 @@ class World:
             self.clock.on_deadlock = scope.cancel
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                result = await main(self)
-                self.clock.on_deadlock = self._goes_on
+                try:
+                    result = await main(self)
+                finally:  # also where it failed: who does not end now never will
+                    self.clock.on_deadlock = self._goes_on
                 for host in self.hosts.values():
                     host.life.end()
                 nursery.cancel_scope.cancel()
