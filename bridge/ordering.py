@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
 from duckrow.node.limits import (
     BUNDLE_BYTES_MAX,
     ORIGIN_BUNDLES_MAX,
-    ORIGIN_BYTES_MAX,
 )
 from duckrow.node.row import Bundle, View
 
@@ -31,6 +30,7 @@ from .effects import Journal, Place, Settled, Staged
 from .messages import Acks, Base, name_of
 from .neighbours import Neighbours
 from .outbox import Outbox
+from .pace import Pace
 from .pending import Pending, Waiting, size_of
 from .standing import Standing
 from .streams import Gap, Streams
@@ -39,6 +39,13 @@ BUNDLE_COMMANDS: Final = 256  # applied in one go, so that others wait some mill
 CLOCK_JUMP_MAX: Final = 1 << 32  # more at once is corruption (B2)
 CLOCK_MAX: Final = 1 << 62  # a new view starts at 0 again
 STAGES_PER_START: Final = 1 << 32
+
+
+class UnderWay(NamedTuple):
+    """An own bundle that has no place yet."""
+
+    bytes: int
+    since: float
 
 
 @attrs.define
@@ -57,7 +64,11 @@ class Ordering:
     beats: bool = attrs.field(default=False, init=False)  # in this round
     _unsynced: bool = attrs.field(default=False, init=False)  # this round journaled something
     _own: list[Bundle] = attrs.field(factory=list, init=False)  # journaled in this round, own
-    _own_bytes: dict[int, int] = attrs.field(factory=dict, init=False)  # by s, not in the row
+    _under_way: dict[int, UnderWay] = attrs.field(factory=dict, init=False)  # own, by s
+    _pace: Pace = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._pace = Pace(self.standing.timing.suspect_min / 2)
 
     # What comes over a feed.
 
@@ -137,7 +148,8 @@ class Ordering:
     def activated(self) -> None:
         """Acts from now on: what came early is journaled and acked, what waited is sent (V10)."""
         self.clock = 0
-        self._own_bytes.clear()
+        self._pace.dropped(self._own_bytes())
+        self._under_way.clear()
         self.pending.again()
         for stream in self.streams.of.values():
             for s in range(stream.journaled + 1, stream.have + 1):
@@ -154,7 +166,8 @@ class Ordering:
         self._deliver()
         made = False
         while self.pending.waits and self._has_room():
-            waiting = self.pending.take(BUNDLE_COMMANDS, BUNDLE_BYTES_MAX)
+            bytes_max = min(BUNDLE_BYTES_MAX, self._pace.bytes)
+            waiting = self.pending.take(BUNDLE_COMMANDS, bytes_max)
             if waiting.commands:
                 self._originate(waiting, stamp)
                 made = True
@@ -163,10 +176,12 @@ class Ordering:
 
     def _has_room(self) -> bool:
         """B1: a bounded number of own bundles is under way; the others gather meanwhile."""
-        return (
-            len(self._own_bytes) < ORIGIN_BUNDLES_MAX
-            and sum(self._own_bytes.values()) < ORIGIN_BYTES_MAX
-        )
+        if not self._under_way:
+            return True
+        return len(self._under_way) < ORIGIN_BUNDLES_MAX and self._own_bytes() < self._pace.bytes
+
+    def _own_bytes(self) -> int:
+        return sum([each.bytes for each in self._under_way.values()])
 
     def _originate(self, waiting: Waiting, stamp: int) -> None:
         """B1."""
@@ -175,7 +190,7 @@ class Ordering:
         s = self.streams.of[me].have + 1
         bundle = Bundle(view, me, s, self.clock, stamp, waiting.commands)
         self.streams.take(bundle)
-        self._own_bytes[s] = size_of(waiting.commands)
+        self._under_way[s] = UnderWay(size_of(waiting.commands), self.standing.now)
         self.pending.bundled(bundle)
         self._taken(bundle)
         for stage in waiting.stages:
@@ -229,7 +244,8 @@ class Ordering:
         if origin == standing.id:
             for stage in self.pending.ordered(bundle):
                 self.outbox.put(Settled(stage))
-            self._own_bytes.pop(s, None)
+            if s in self._under_way:
+                self._pace.delivered(self._own_bytes(), standing.now - self._under_way.pop(s).since)
         else:
             self.others(bundle)
 

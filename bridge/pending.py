@@ -104,11 +104,17 @@ class Pending:
         queues = [self._fresh] if only_fresh else [self._staged, self._fresh]
         for queue in queues:
             while queue:
-                first, more = queue[0], size_of(queue[0].commands)
+                first = queue.popleft()
+                more = size_of(first.commands)
                 too_many = len(commands) + len(first.commands) > commands_max
-                if commands and (too_many or size + more > bytes_max):
-                    return Waiting(tuple(commands), tuple(stages))
-                queue.popleft()
+                if too_many or size + more > bytes_max:
+                    if commands:
+                        queue.appendleft(first)
+                        return Waiting(tuple(commands), tuple(stages))
+                    first, left = _split(first, commands_max, bytes_max)
+                    if left.commands:
+                        queue.appendleft(left)
+                    more = size_of(first.commands)
                 if queue is self._fresh:
                     self.fresh_bytes -= more
                 commands += first.commands
@@ -163,6 +169,17 @@ class Pending:
 
 def _newest_view_first(bundle: Bundle) -> int:
     return -bundle.view  # stages, of view 0, last
+
+
+def _split(waiting: Waiting, commands_max: int, bytes_max: int) -> tuple[Waiting, Waiting]:
+    """As many as fit, one at least, and the rest; a stage is over with the last of its commands."""
+    size = 0
+    for count, command in enumerate(waiting.commands):
+        size += size_of([command])
+        if count and (size > bytes_max or count == commands_max):
+            left = Waiting(waiting.commands[count:], waiting.stages)
+            return Waiting(waiting.commands[:count]), left
+    return waiting, Waiting(())
 
 
 def _without(heads: set[bytes], waiting: Waiting) -> Waiting:

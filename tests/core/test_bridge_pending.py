@@ -52,6 +52,19 @@ def test_one_that_is_larger_than_a_bundle_goes_alone() -> None:
     assert words(found.take(100, 3)) == "b"
 
 
+def test_what_was_dropped_together_may_go_in_parts_and_its_stage_is_over_with_the_last() -> None:
+    found = Pending()
+    found.bundled(bundle(1, 1, "a", "b", "c"))
+    found.again()
+
+    first = found.take(100, 2)
+    assert (words(first), first.stages) == ("ab", ())
+    assert found.waits
+    last = found.take(100, 2)
+    assert (words(last), last.stages) == ("c", ((1, 1, 1),))
+    assert not found.waits
+
+
 def test_a_command_leaves_with_the_very_bundle_that_carries_it() -> None:
     """P2."""
     found = pending("a")

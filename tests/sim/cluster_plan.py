@@ -14,6 +14,7 @@ import attrs
 from duckrow.node.storeoptions import FSYNC, MEMORY, WRITE
 
 from . import plan as alone
+from .net import WINDOW
 from .plan import Plan
 
 Edge = tuple[int, int]  # the lower id first
@@ -60,6 +61,8 @@ KINDS = (
 )
 # What one machine of a seed has to get back from the others.
 DAMAGE = ("flip", "spoil", "read-error", "wipe", "node-flip", "node-wipe")
+HEAVY_BYTES = 1000  # of a batch
+FAR_SECONDS = 0.01  # from machine to machine
 HOUSE = ("voters",)  # who votes changes
 # Aimed at what a process does at that very moment.
 BRIDGE_MOMENTS = (
@@ -167,6 +170,10 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
     keepers = [pair for pair in missing if not {*pair} & {*witnesses}]
     standby = (rng.choice(keepers),) if keepers and rng.random() < 0.4 else ()
     made = {field.name: getattr(base, field.name) for field in attrs.fields(Plan)}
+    # Links that carry less in a second than what producers have under way order nothing in time; how
+    # they come through all the same, test_cluster_waits has.
+    is_heavy = base.batch * base.value_bytes > HEAVY_BYTES and pace >= FAR_SECONDS
+    made["stream_bytes"] = WINDOW if is_heavy else base.stream_bytes
     for topic in base.topics:
         topic.policy.pop("partitions", None) if level == MEMORY else None
     return ClusterPlan(

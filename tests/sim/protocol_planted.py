@@ -374,7 +374,7 @@ _BUGS = [
         "views come to rest",
         (
             "bridge/council.py",
-            "        if proposal.lacks_voices(self.calling.seem_alive()) and now < ",
+            "        if proposal.lacks_voices(self._seem_alive()) and now < ",
             "        if False and now < ",
         ),
         profile=MIXED,

@@ -1,4 +1,6 @@
-"""What has to wait where the order cannot be known: barriers, and the sight of what is only accepted."""
+"""What has to wait where the order cannot be known: barriers, and the sight of what is only accepted; and
+what waits for links that are slow.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from duckrow.node import columns, makers
 from duckrow.node.effects import Code, Result
 from duckrow.node.errors import NoQuorum, Timeout
 
-from .townkit import Town, number_of, run, values
+from .townkit import IDS, Town, number_of, run, values
 
 
 def test_a_barrier_at_a_machine_that_is_cut_off_is_not_answered_there() -> None:
@@ -92,5 +94,29 @@ def test_what_waits_here_and_was_ordered_elsewhere_is_answered_with_that_number(
         async with town.client(3) as third:
             await third.barrier()
             assert await values(third) == [b"before", b"v"]
+
+    run(use)
+
+
+def test_what_gathers_before_slow_links_is_ordered_at_their_pace() -> None:
+    """Each view ended before all of it was across, and the next one began anew (seed 793144)."""
+
+    async def use(town: Town) -> None:
+        net = town.world.net
+        net.window = 4096
+        for one in IDS:
+            for other in IDS:
+                net.link(f"m{one}", f"m{other}").delay = 0.05
+            town.bridges[one].links.hang_up(1 + one % 3, "the next connection has small windows")
+
+        async def produce(id_: int, topic: str) -> None:
+            async with town.client(id_, timeout=60.0) as row:
+                for _ in range(3):
+                    await row.produce(topic, bytes(20_000))
+
+        with trio.fail_after(45):  # links that carry 40 KB/s have 0.6 MB to carry, twice
+            async with trio.open_nursery() as nursery:
+                for count in range(30):
+                    nursery.start_soon(produce, 1 + count % 3, f"t{count}")
 
     run(use)
