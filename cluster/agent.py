@@ -113,7 +113,13 @@ class Agent:
         return {}
 
     def _up(self, asked: Mapping[str, Any], owned: ExitStack) -> dict[str, Any]:
-        self.guard = self._processes.guard(owned)
+        try:
+            self.guard = self._processes.guard(owned)
+        except Conflict:
+            raise Conflict(
+                f"a machine of a cluster runs in {self.home}: end that cluster where it was launched, "
+                "or choose another --remote"
+            ) from None
         kept = self._check_free()
         check_room(self.home, 0 if kept else 1, "--remote")
         keep = kept or asked["keep"] is True

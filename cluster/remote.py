@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -216,16 +216,20 @@ class RemoteCluster(Cluster[RemoteMachine]):
             found.cuts.forget()
             write_whole(folder / CLUSTER_FILE, text)
             write_whole(folder / HOSTS, json.dumps(attrs.asdict(hosts)))
+            # What runs where a machine was refused is another cluster, and goes on.
+            ours: list[RemoteMachine] = []
             with ExitStack() as undo:
-                undo.callback(found._undo, keep=hosts.keep)
+                undo.callback(found._undo, ours, keep=hosts.keep)
                 with ExitStack() as connections:
                     opened = [(each, each.connection(connections)) for each in found.machines]
                     asked = {"do": "up", "cluster": text, "token": token, "keep": hosts.keep}
+
+                    def bring_up(machine: RemoteMachine, connection: Connection) -> None:
+                        connection.ask({**asked, "name": machine.name, "url": machine.url})
+                        ours.append(machine)
+
                     with ThreadPoolExecutor(len(opened)) as threads:
-                        ups = [
-                            threads.submit(c.ask, {**asked, "name": m.name, "url": m.url})
-                            for m, c in opened
-                        ]
+                        ups = [threads.submit(bring_up, *each) for each in opened]
                     for up in ups:
                         up.result()
                     for machine in found.machines:
@@ -233,7 +237,7 @@ class RemoteCluster(Cluster[RemoteMachine]):
                     if leash:
                         owned.push(connections.pop_all())
                     else:  # now, so that a launcher that is killed before leaves nothing
-                        found._everywhere(lambda machine: machine.ask(do="stay"))
+                        _at_once(lambda machine: machine.ask(do="stay"), found.machines)
                         processes.stay(guard)
                 undo.pop_all()
             found._owned = owned.pop_all()
@@ -263,33 +267,34 @@ class RemoteCluster(Cluster[RemoteMachine]):
             DuckrowError: at some machines it could not be done; the folder is left for another try.
         """
         self._close_clients()
-        self._end(keep=self.keep if keep is None else keep)
+        self._end(self.machines, keep=self.keep if keep is None else keep)
         self._owned.close()
 
     abandon = down
 
-    def _end(self, *, keep: bool) -> None:
-        if failures := [each for each in self._everywhere(lambda m: _down(m, keep)) if each]:
+    def _end(self, machines: Sequence[RemoteMachine], *, keep: bool) -> None:
+        if failures := [each for each in _at_once(lambda m: _down(m, keep), machines) if each]:
             raise Refused(f"not all machines could be ended: {'; '.join(failures)}")
         if not self._processes.end(keep=keep) and not keep:
             remove(self.folder, [*OWNED, SOCKET])
 
-    def _undo(self, *, keep: bool) -> None:
+    def _undo(self, machines: Sequence[RemoteMachine], *, keep: bool) -> None:
         """As far as it goes: what went wrong is told already."""
         try:
-            self._end(keep=keep)
+            self._end(machines, keep=keep)
         except DuckrowError:
             pass
-
-    def _everywhere(self, what: Callable[[RemoteMachine], T]) -> list[T]:
-        with ThreadPoolExecutor(len(self.machines)) as threads:
-            return [*threads.map(what, self.machines)]
 
     def _begin(self, machine: RemoteMachine) -> None:
         machine.ask(do="start")
 
     def _runs(self, machine: RemoteMachine) -> bool:
         return bool(machine.look()[0])
+
+
+def _at_once(what: Callable[[RemoteMachine], T], machines: Sequence[RemoteMachine]) -> list[T]:
+    with ThreadPoolExecutor(max(1, len(machines))) as threads:
+        return [*threads.map(what, machines)]
 
 
 def _down(machine: RemoteMachine, keep: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -355,6 +356,38 @@ id = 2
 address = "tcp://127.0.0.1:{}"
 url = "duck://127.0.0.1:{}"
 """
+
+
+def test_machines_of_another_cluster_go_on_when_they_are_to_be_launched_once_more(
+    tmp_path: Path,
+) -> None:
+    """The shell here is as one that ssh finds elsewhere."""
+    (tmp_path / "ssh.sh").write_text('for said; do :; done; exec sh -c "$said"\n')
+    (tmp_path / "hosts.toml").write_text(HOSTS.format(*free_ports(4)))
+    up = ["up", "--hosts", "hosts.toml", "--detach", "--ssh", f"sh {tmp_path / 'ssh.sh'}"]
+    up += ["--program", shlex.join(PROGRAM), "--remote", str(tmp_path / "row")]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PROGRAM, "cluster", *up, *words],
+            cwd=tmp_path,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    shell = Shell(tmp_path)
+    assert run().returncode == 0
+    try:
+        again = run("--dir", "again")
+        assert shell.states() == {"m1": "up", "far": "up"}
+        assert (again.returncode, "choose another --remote" in again.stderr) == (1, True)
+    finally:
+        shell("down")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hosts.toml", "ssh.sh"]
 
 
 def _hurt_elsewhere(shell: Shell, told: dict[str, Any], home: Path) -> None:
