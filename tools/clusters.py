@@ -349,7 +349,8 @@ def _again(verb: str, args: Args) -> str:
 
 
 def ended_like_ctrl_c() -> None:
-    """By whoever ends a program in another way, too."""
+    """By whoever ends a program in another way, too; `nohup` lets one go on without its terminal."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.default_int_handler)
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, signal.default_int_handler)

@@ -23,6 +23,7 @@ from duckrow.cluster.guard import children_of
 from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.ports import no_namespaces
 from duckrow.cluster.processes import environment
+from duckrow.tools.clusters import ended_like_ctrl_c
 
 from .daemonkit import PROGRAM, ROOT
 from .machines import free_ports
@@ -258,6 +259,22 @@ def test_nothing_is_left_of_a_cluster_whose_launcher_was_ended(
     assert launcher.returncode == (-9 if number == signal.SIGKILL else 0)
     assert len(watched) == 2 * 2 + 1
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_behind_nohup_a_launcher_goes_on_when_its_terminal_is_gone(
+    handler: signal.Handlers,
+) -> None:
+    ends = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        signal.signal(signal.SIGHUP, handler)
+        ended_like_ctrl_c()
+        goes_on = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert goes_on == (handler == signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGTERM) == signal.default_int_handler
+    finally:
+        for number, before in ends.items():
+            signal.signal(number, before)
 
 
 @pytest.mark.long
