@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shlex
 import signal
@@ -332,6 +333,24 @@ def test_down_ends_a_launcher_that_waits_and_keeps_the_disks_if_it_shall(tmp_pat
     shell("up --nodes 2 --detach")  # nothing is cut any more
     shell("down")
     assert (tmp_path / ".duckrow/m2/data").is_dir()
+
+
+def test_the_cluster_of_the_readme_goes_on_without_the_machine_that_is_killed_there(
+    tmp_path: Path,
+) -> None:
+    shell = Shell(tmp_path)
+    lines = re.findall(
+        r"^    duckrow cluster (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert [line.split()[0] for line in lines] == ["up", "kill", "status", "down"]
+    *before, down = lines
+    try:
+        for line in before:
+            shell(line)
+        with LocalCluster.at(tmp_path / ".duckrow").connect("m1", timeout=60) as client:
+            assert client.produce("rides", "one").number == 1
+    finally:
+        shell(down)
 
 
 def test_a_launcher_whose_guard_is_killed_says_so_and_leaves_nothing(tmp_path: Path) -> None:
