@@ -92,6 +92,8 @@ def run(args: Args, console: Console) -> int:
 
 
 def _check(args: Args, console: Console) -> None:
+    from duckrow.node.names import check_topic_name
+
     given = [name for name in OF_A_NEW_ONE if getattr(args, name)]
     if args.dir and given:
         raise UsageError(
@@ -111,6 +113,11 @@ def _check(args: Args, console: Console) -> None:
             "--record: the cluster that is measured ends with the measurement; say with --url to "
             "which node the samples go"
         )
+    if args.record:
+        check_topic_name(args.record)
+        if args.url or console.environ.get("DUCKROW_URL"):
+            with client_of(args, console) as client:
+                client.status()  # it is there
 
 
 def _plan(args: Args, case: Case) -> Plan:

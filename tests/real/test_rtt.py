@@ -83,6 +83,9 @@ def test_what_cannot_be_measured_is_told_before_anything_is_started(
     assert rtt(cluster, "--delay 5").code == 2
     assert rtt(cluster, "--to m9").code == 1
     assert duckrow("rtt --nodes 2 --record latency").code == 2
+    for record in ("no/topic --url duck://127.0.0.1:1", "latency --url duck://127.0.0.1:1"):
+        told = duckrow(f"rtt --nodes 2 --timeout 0.5 --record {record}")
+        assert (told.code != 0, "starting" in told.err) == (True, False)
     assert duckrow("rtt --topology knot").code == 2
     assert duckrow("rtt --size 10,0").code == 2
     assert duckrow("rtt --size 2MiB").code == 2
