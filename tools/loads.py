@@ -139,6 +139,18 @@ def several(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: [kind(each) for each in text.split(",")]
 
 
+def some_bytes(text: str) -> int:
+    """Of an entry that says who produced it, as which of how many, and when."""
+    from .matrix import HEAD_BYTES
+
+    found = size(text)
+    if found < HEAD_BYTES:
+        raise argparse.ArgumentTypeError(
+            f"an entry here has at least {HEAD_BYTES} bytes, not {text}"
+        )
+    return found
+
+
 def per_second(text: str) -> float:
     """Entries a second; 0: as many as can be."""
     if text in RATES:
@@ -179,7 +191,11 @@ def _crowd(**said: str) -> tuple[Option, ...]:
             said="entries of a producer a topic (100)",
         ),
         option(
-            "--size", kind=size, default=100, metavar="B", said="bytes of each, at least 16 (100)"
+            "--size",
+            kind=some_bytes,
+            default=100,
+            metavar="B",
+            said="bytes of each, at least 16 (100)",
         ),
         option(
             "--rate",

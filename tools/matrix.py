@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PATIENCE: Final = 30.0  # without any entry, seconds: then something is lost
 LOOK_SECONDS: Final = 1.0  # whether there is still somebody to wait for
 _HEAD: Final = struct.Struct("<IIQ")  # producer, number of the entry, time in nanoseconds
+HEAD_BYTES: Final = _HEAD.size
 
 
 class Case(NamedTuple):

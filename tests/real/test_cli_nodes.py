@@ -356,7 +356,9 @@ def test_experiments_check_what_everybody_saw_and_leave_nothing(sh: Shell) -> No
     assert sh("topic ls --names").rows == before
 
 
-@pytest.mark.parametrize("words", ["--consumers 0", "--consumers x", "--rate -1", "--think soon"])
+@pytest.mark.parametrize(
+    "words", ["--consumers 0", "--consumers x", "--rate -1", "--think soon", "--size 15"]
+)
 def test_what_is_no_experiment_is_a_usage_error(words: str, sh: Shell) -> None:
     assert sh(f"bench matrix {words}").code == 2
 
