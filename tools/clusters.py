@@ -51,7 +51,9 @@ MB: Final = 1_000_000 / 8  # bytes of a megabit
 
 def up(args: Args, console: Console) -> int:
     ended_like_ctrl_c()
-    found = _launched_elsewhere(args, console) if args.hosts else _launched(args)
+    # Empty, as a variable of a script that was not set, is not as if it were not there.
+    elsewhere = args.hosts is not None
+    found = _launched_elsewhere(args, console) if elsewhere else _launched(args)
     try:
         nodes = [{name: row[name] for name in UP_FIELDS} for row in found.report()]
         told = {"dir": str(found.folder), "topology": shape(found), "nodes": nodes}
@@ -108,9 +110,9 @@ def planned(args: Args) -> Plan:
     """
     from duckrow.cluster.plan import Plan, Wires, pairs_of
 
-    if args.links and args.topology:
+    if args.links is not None and args.topology:
         raise UsageError("--links are instead of a --topology")
-    links = pairs_of(args.links) if args.links else ()
+    links = () if args.links is None else pairs_of(args.links)
     nodes = args.nodes or max((high for _, high in links), default=NODES)
     wires = Wires(
         delay=args.delay / 1000,

@@ -158,6 +158,8 @@ def test_without_wires_both_bridges_refuse_a_link_that_is_cut_and_say_so(three: 
         ("up --dir other --loss 100", 2, "no number of percent from 0 to 99"),
         ("up --dir other --netns --port 20000", 2, "machines with --netns have all of their own"),
         ("up --dir other --remote x", 2, "with --hosts"),
+        ("up --dir other --links=", 1, "'' is no link between two machines"),
+        ("up --dir other --hosts=", 1, "Is a directory"),
         ("up --dir other --hosts none.toml", 3, "duckrow cluster init"),
         ("up --dir other --hosts f --nodes 3", 2, "the file of --hosts says all"),
         ("up --dir /proc/duckrow", 1, "no cluster can be in /proc/duckrow"),
