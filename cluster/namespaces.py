@@ -42,6 +42,7 @@ IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
 PACKET_BYTES_MAX: Final = 65_536
 MTU: Final = 9_000  # each packet costs some microseconds here, however long it is
 QUEUE_SECONDS: Final = 0.5  # of a link with a limited rate; what would wait longer is dropped
+LOOK_SECONDS: Final = 60.0  # nobody depends on it
 HEAD_BYTES: Final = 52  # of IP and TCP; a flipped bit behind them is for the checksum to find
 
 
@@ -61,7 +62,8 @@ class Net:
     def run(self, control: Control) -> None:
         sources = {device: id_ for id_, device in self._devices.items()}
         while True:
-            wait = max(0.0, self._late[0][0] - time.monotonic()) if self._late else 60.0
+            due = self._late[0][0] - time.monotonic() if self._late else LOOK_SECONDS
+            wait = min(max(0.0, due), LOOK_SECONDS)  # more may be too much for `select`
             ready, _, _ = select.select([control.socket.fileno(), *sources], [], [], wait)
             now = time.monotonic()
             for each in ready:

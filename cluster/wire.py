@@ -130,7 +130,10 @@ class Wires:
             waiting = (lane.waiting[0][0] for lane in lanes if lane.waiting and not lane.blocked)
             due = min(waiting, default=now + LOOK_SECONDS)
             readers = [control.socket, *self._open_doors(control.cut), *self._readable(control.cut)]
-            ready, _, _ = select.select(readers, writers, [], max(0.0, due - time.monotonic()))
+            wait = min(
+                max(0.0, due - time.monotonic()), LOOK_SECONDS
+            )  # more may be too much for it
+            ready, _, _ = select.select(readers, writers, [], wait)
             now = time.monotonic()
             for each in ready:
                 if each is control.socket:

@@ -305,6 +305,16 @@ def test_a_cut_wire_keeps_what_it_has_and_gives_it_when_healed(
     assert other.recv(5) == b"there"
 
 
+def test_wires_go_on_when_what_they_have_is_due_in_ages(
+    delayed: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    late = {"delay": 1e15, "jitter": 0, "rate": 0, "loss": 0}
+    asking.ask(tmp_path, "w.sock", {"links": late})
+    delayed[0].sendall(b"late")
+    for _ in range(3):  # the first one may come before what was sent
+        assert asking.ask(tmp_path, "w.sock", {"how": (1, 2)})["how"] == late
+
+
 def test_pieces_that_are_due_together_keep_their_order() -> None:
     near, far = socket.socketpair()
     source, drain = socket.socketpair()
