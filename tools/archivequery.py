@@ -1,4 +1,5 @@
-"""Queries over an archive, by DuckDB: a view for each topic, and `archive` of all of them.
+"""Queries over an archive, by DuckDB: a view for each topic, and `archive` of all of them.  To DuckDB names in
+capitals and small letters are the same: topics that differ by that alone have no view, and are read from `archive`.
 
 A folder DuckDB reads itself; other file systems are read by pyarrow, which takes only the columns and
 the row groups that a query wants.  Of files that have the same entries, since a compaction was killed, only
@@ -7,6 +8,7 @@ the one that holds the others is read.  Results come as Arrow, a piece at a time
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -45,8 +47,9 @@ def query(place: Place, sql: str) -> tuple[list[str], Rows]:
             database.execute(f"create view {ALL} as select * from {source}")
         else:
             database.register(ALL, _dataset(place, names))
+        called = Counter([ALL, *(topic.lower() for topic in topics)])
         for topic in topics:
-            if topic != ALL:
+            if called[topic.lower()] == 1:
                 database.execute(
                     f"create view {_name(topic)} as select * from {ALL} where topic = {_text(topic)}"
                 )

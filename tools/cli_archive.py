@@ -236,7 +236,8 @@ COMMANDS: Final = (
             'duckrow archive query "select topic, count(*) n from archive group by all" --at ./archive',
         ),
         more="Columns are offset, timestamp, key, value, headers, producer, position, topic and partition.\n"
-        "Values are bytes: decode(value) is their text.",
+        "Values are bytes: decode(value) is their text.  Names in capitals are the same to DuckDB: topics\n"
+        "that differ by that alone have no view, but are in `archive`: where topic = 'Rides'.",
         url=True,
         rows=True,
     ),

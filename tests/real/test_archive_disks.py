@@ -405,6 +405,22 @@ def test_a_query_that_is_none_is_told_in_a_sentence(tmp_path: Path, sql: str) ->
     assert done.err.startswith("duckrow: duckdb: ")
 
 
+@pytest.mark.parametrize("other", ["T", "Archive"])
+def test_topics_that_differ_by_capitals_alone_keep_nobody_from_querying_the_archive(
+    tmp_path: Path, other: str
+) -> None:
+    """They would be views of the same name, to DuckDB."""
+    with node_with_archive() as row:
+        row.create_topic(other, archive=SPAN, max_entries=SPAN)
+        produce(row, 500)
+        produce(row, 200, topic=other)
+        archived(archiver(row, tmp_path))
+    asked = cli(
+        f"archive query 'select topic, count(*) n from archive group by all order by n' --at {tmp_path}"
+    )
+    assert asked.rows == [{"topic": other, "n": 100}, {"topic": "t", "n": 400}]
+
+
 def test_once_tells_what_is_in_the_way(tmp_path: Path) -> None:
     with node_with_archive() as row:
         produce(row, 500)
