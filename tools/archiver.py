@@ -96,9 +96,15 @@ class Archiver:
         """The id of the archive, which is begun if there is none.
 
         Raises:
-            OSError: its disk is away, or it is of another row.
+            OSError: its disk is away, it is of another row, or its mark is damaged.
         """
-        mark = self.place.mark()
+        try:
+            mark = self.place.mark()
+        except Refused as error:
+            raise OSError(
+                f"{error}; if this is the archive of {self.node} all the same, remove that file, then: "
+                f"duckrow archive init {self.place}"
+            ) from error
         if not mark and pinned.archive:
             raise OSError(
                 f"the archive {pinned.archive} is not there: is its disk mounted? If it is lost, or "

@@ -150,6 +150,26 @@ def test_an_archive_that_is_away_is_not_begun_anew_in_its_empty_folder(tmp_path:
         assert len(rows(place)) == 900
 
 
+def test_a_damaged_mark_of_an_archive_is_told_and_it_goes_on_when_there_is_another(
+    tmp_path: Path,
+) -> None:
+    with node_with_archive() as row:
+        found = archiver(row, tmp_path)
+        produce(row, 500)
+        archived(found)
+        (tmp_path / MARK).write_bytes(bytes(40))
+        produce(row, 500, 501)
+        assert not found.round()
+
+        assert f"{MARK} is no mark of an archive" in told(row)["trouble"]
+        assert told(row)["pinned"] == 500
+        (tmp_path / MARK).unlink()
+        assert cli(f"archive init {tmp_path}").code == 0
+        archived(found)
+        assert (told(row)["pinned"], told(row)["trouble"]) == (0, "")
+        assert len(rows(tmp_path)) == 900
+
+
 def test_a_node_knows_its_archive_after_a_restart_until_another_one_is_begun(
     tmp_path: Path,
 ) -> None:
