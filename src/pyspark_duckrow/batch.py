@@ -57,8 +57,11 @@ class BatchReader(DataSourceReader):
         client, archive = tasks.client_of(options), tasks.archive_of(options)
         extents = topics.look(client, options, archive)
         start = topics.starting(client, options, extents)
+        # Where it begins by a time, that entry may have come since.
+        extents = topics.caught_up(client, options, archive, extents, start)
         end = topics.ending(client, options, extents)
-        extents = topics.caught_up(client, options, archive, extents, start | end)
+        extents = topics.caught_up(client, options, archive, extents, end)
+        topics.check_order(start, end, extents)
         return topics.ranges(start, end, extents, options)
 
     def _wanted(self, ranges: list[Range]) -> list[Range]:

@@ -154,6 +154,20 @@ def ending(client: Client, options: Options, extents: Extents) -> Offsets:
     return _specified("endingOffsets", options.ending, extents)
 
 
+def check_order(start: Offsets, end: Offsets, extents: Extents) -> None:
+    """
+    Raises:
+        Refused: a batch is to begin behind its end, with entries that there are.
+    """
+    for place, extent in extents.items():
+        first, next_ = start[place], end[place]
+        if max(next_, extent.first) < first <= extent.next:
+            raise Refused(
+                f"topic {place[0]!r} partition {place[1]}: the read is to begin with entry {first:,} and to "
+                f"end before entry {next_:,}: look at startingOffsets and endingOffsets, or the times"
+            )
+
+
 def ranges(start: Offsets, end: Offsets, extents: Extents, options: Options) -> list[Range]:
     """From where to where, in each partition that has something; what is lost is told.
 
