@@ -84,14 +84,18 @@ def check_schema(fields: Sequence[tuple[str, str]]) -> None:
 
 
 def check_written(fields: Sequence[tuple[str, str]], topic: str) -> None:
-    """Names and types of what is to be written.
+    """Names and types of what is to be written.  What only a read has, such as `offset`, is left out: so a topic
+    that was read may be written as it is.
 
     Raises:
         Refused: a column is missing, unknown, or of a type that cannot be written.
     """
     told = dict(fields)
     known = {column.name: column.type for column in WRITTEN}
+    of_a_read = {column.name for column in COLUMNS}
     for name, kind in fields:
+        if name not in known and name in of_a_read:
+            continue
         if name not in known:
             raise Refused(
                 f"there is no place for the column {name!r}: select {', '.join(known)}, or some of them"

@@ -43,18 +43,18 @@ class DefaultSource(DataSource):
         return StreamReader(self._read(options.STREAM, schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return JobWriter(self._write(options.WRITE, schema, overwrite))
+        if overwrite:
+            raise Refused("a topic is appended to: mode('append')")
+        return JobWriter(self._write(options.WRITE, schema))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        return StreamWriter(self._write(options.WRITE_STREAM, schema, overwrite))
+        # With outputMode('complete') it is to overwrite: each batch is all of the result, and is appended, as
+        # Kafka's sink does.
+        return StreamWriter(self._write(options.WRITE_STREAM, schema))
 
-    def _write(self, mode: str, schema: StructType, overwrite: bool) -> Options:
-        if overwrite:
-            raise Refused(
-                "a topic is appended to: mode('append'), or outputMode('append' or 'update')"
-            )
+    def _write(self, mode: str, schema: StructType) -> Options:
         told = self._options(mode)
         columns.check_written(_fields(schema), told.topic)
         return told

@@ -153,6 +153,12 @@ def test_what_cannot_be_written_is_told(
     assert said in str(caught.value)
 
 
+def test_what_was_read_may_be_written_as_it_is() -> None:
+    read = columns.chosen(headers=True, metadata=True)
+
+    columns.check_written([(column.name, column.type) for column in read], "")
+
+
 @pytest.mark.parametrize("option", options.OPTIONS, ids=lambda option: str(option.name))
 def test_the_default_that_the_reference_tells_is_the_one_that_is_taken(
     option: options.Option,

@@ -154,6 +154,58 @@ def test_a_stream_copies_a_topic_and_goes_on_where_it_ended(
     assert values(node) == [*texts(300), *[b"more"] * 10]
 
 
+def test_a_topic_that_is_read_may_be_written_as_it_is(
+    spark: SparkSession, node: duckrow.Node
+) -> None:
+    node.client.produce("rides", "one", key="k", headers={"kind": b"bus"})
+    reader = spark.read.format("duckrow").option("nodes", node.url).option("subscribe", "rides")
+
+    write(
+        reader.option("includeHeaders", "true").option("includeMetadata", "true").load(),
+        node,
+        topic="copy",
+    )
+
+    (entry,) = node.client.pull("copy")
+    assert (entry.key, entry.value, entry.headers) == (b"k", b"one", (("kind", b"bus"),))
+
+
+def counted(spark: SparkSession, node: duckrow.Node) -> DataFrame:
+    """How often each value is in the topic `rides`, as a stream that takes two entries at a time."""
+    source = spark.readStream.format("duckrow").option("nodes", node.url)
+    source = source.option("subscribe", "rides").option("startingOffsets", "earliest")
+    counts = source.option("maxOffsetsPerTrigger", "2").load().groupBy("value").count()
+    return counts.selectExpr("concat(cast(value as string), ' ', count) AS value")
+
+
+def test_a_stream_of_whole_results_appends_each_of_them(
+    spark: SparkSession, node: duckrow.Node, tmp_path: Path
+) -> None:
+    node.client.produce_many("rides", ["a", "a", "b", "a"])
+    writer = counted(spark, node).writeStream.outputMode("complete").format("duckrow")
+    writer = writer.option("nodes", node.url).option("topic", "copy")
+
+    run(writer.option("checkpointLocation", str(tmp_path)))
+
+    found = values(node)
+    assert (found[:1], sorted(found[1:])) == ([b"a 2"], [b"a 3", b"b 1"])
+
+
+def test_a_stream_of_what_has_changed_is_written_batch_by_batch_and_once(
+    spark: SparkSession, node: duckrow.Node, tmp_path: Path
+) -> None:
+    def put(df: DataFrame, batch: int) -> None:
+        for _ in range(2):  # as a batch that is done again
+            write(df, node, topic="copy", producerId=f"counts {batch}")
+
+    node.client.produce_many("rides", ["a", "a", "b", "b"])
+    writer = counted(spark, node).writeStream.outputMode("update").foreachBatch(put)
+
+    run(writer.option("checkpointLocation", str(tmp_path)))
+
+    assert values(node) == [b"a 2", b"b 2"]
+
+
 def test_a_batch_of_a_stream_that_is_done_again_adds_nothing_whatever_its_tasks(
     spark: SparkSession, node: duckrow.Node, tmp_path: Path
 ) -> None:
