@@ -182,6 +182,8 @@ def _columns(rows: pa.RecordBatch) -> Columns:
 def _headers(column: pa.Array | None) -> Strings | None:
     if column is None or column.null_count == len(column):
         return None
+    if column.flatten().null_count:
+        raise Refused("a header in the column headers is null: filter them")
     return joined(
         columns.write_headers([(each["key"], each["value"] or b"") for each in row or ()])
         for row in column.to_pylist()

@@ -136,6 +136,14 @@ def test_a_row_without_a_value_or_a_topic_is_told(column: str) -> None:
         [*pieces([pa.record_batch(rows)], "", lambda _: 1, 0, 1000)]
 
 
+def test_a_header_that_is_null_is_told() -> None:
+    headers = pa.array([[{"key": "kind", "value": b"bus"}], [None]], HEADERS)
+    batch = pa.record_batch({"value": ["a", "b"], "headers": headers})
+
+    with pytest.raises(Refused, match="a header in the column headers is null"):
+        [*pieces([batch], "rides", lambda _: 1, 0, 1000)]
+
+
 def test_pieces_are_as_large_as_was_said() -> None:
     batch = pa.record_batch({"value": [b"x" * 92] * 1000})
 
