@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -14,6 +16,7 @@ from .filters import Wanted
 from .options import Options
 from .ranges import Range, split
 
+log: Final = logging.getLogger("duckrow.spark")
 _NOTHING = Range("", 0, 0, 1, 1)
 
 
@@ -40,7 +43,7 @@ def read(task: InputPartition, options: Options, schema: StructType) -> Iterator
 
 
 class BatchReader(DataSourceReader):
-    """What there is between two places, looked up once, when the query is planned."""
+    """What there is between two places, looked up once, when the first query of the table is planned."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options, self._schema = options, schema
@@ -72,6 +75,10 @@ class FilteringReader(BatchReader):
     """As that, and conditions of the query decide what is read.
 
     A class of its own: Spark refuses every read of one that could, where its own setting is off.
+
+    Spark up to 4.3 keeps what the conditions left with the table that was loaded, and gives it to the next query of
+    that table which has none that it can push: too little is read then.  Nobody here sees which query reads, so
+    all that can be done is to say it.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -79,7 +86,13 @@ class FilteringReader(BatchReader):
         self._conditions = Wanted()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        return [each for each in filters if not self._conditions.take(each)]
+        left = [each for each in filters if not self._conditions.take(each)]
+        if len(left) < len(filters):
+            log.warning(
+                "conditions_pushed: of the table that was loaded only what they meet is read, by other queries, "
+                "too: load it anew for each query"
+            )
+        return left
 
     def _wanted(self, ranges: list[Range]) -> list[Range]:
         return self._conditions.of(ranges)

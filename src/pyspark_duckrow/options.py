@@ -228,7 +228,8 @@ OPTIONS: Final = (
         "`false`",
         (BATCH,),
         "conditions on `topic`, `partition` and `offset` decide what is read; Spark needs "
-        "`spark.sql.python.filterPushdown.enabled=true`",
+        "`spark.sql.python.filterPushdown.enabled=true`. Load the table anew for each query, and make no view of "
+        "it: Spark up to 4.3 may read it in the next one by these conditions",
     ),
     Option(
         "archive",

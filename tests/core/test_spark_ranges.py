@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan, LessThanOrEqual
 from pyspark.sql.types import StructType
 
 from pyspark_duckrow import options, ranges
+from pyspark_duckrow.batch import FilteringReader
 from pyspark_duckrow.filters import Wanted
 from pyspark_duckrow.ranges import Range
 from pyspark_duckrow.stream import StreamReader
@@ -111,6 +113,18 @@ def test_conditions_on_numbers_and_places_decide_what_is_read() -> None:
     assert wanted.of([RIDES, STOPS, RIDES._replace(partition=1)]) == [
         RIDES._replace(first=101, next=501)
     ]
+
+
+def test_whoever_pushes_conditions_is_told_that_other_queries_of_the_table_meet_them_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told, _ = options.read({"nodes": "m1:3825", "subscribe": "rides"}, options.BATCH)
+    reader = FilteringReader(told, StructType())
+
+    assert [*reader.pushFilters([IsNotNull(("offset",))])] == [IsNotNull(("offset",))]
+    assert not caplog.messages
+    assert [*reader.pushFilters([EqualTo(("offset",), 4)])] == []
+    assert "load it anew for each query" in caplog.text
 
 
 def test_a_condition_that_nothing_meets_leaves_nothing() -> None:
