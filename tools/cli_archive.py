@@ -6,6 +6,8 @@ import logging
 import signal
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
+from math import isfinite
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,20 +131,32 @@ def ask(args: Args, console: Console) -> int:
 
 
 def shown(row: dict[str, Any]) -> Row:
-    """Bytes and times as `duckrow pull` shows them."""
+    """Bytes and times as `duckrow pull` shows them; numbers as JSON has them, as far as it has them."""
     found: Row = {}
     for name, value in row.items():
-        if isinstance(value, bytes):
-            found |= text_or_base64(name, value)
-        elif isinstance(value, datetime):
-            found[name] = value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        elif isinstance(value, list):
-            found[name] = [shown(each) if isinstance(each, dict) else each for each in value]
-        elif isinstance(value, dict):
-            found[name] = shown(value)
-        else:
-            found[name] = value if isinstance(value, int | float | str | None) else str(value)
+        found |= text_or_base64(name, value) if isinstance(value, bytes) else {name: _plain(value)}
     return found
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():  # in a list, so no name can say what they are
+            told = text_or_base64("bytes", value)
+            return told.get("bytes", told)
+        case datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case dict():
+            return shown(value)
+        case Decimal() if not value.as_tuple().exponent:
+            return int(value)  # a sum
+        case float() if not isfinite(value):
+            return str(value)
+        case int() | float() | str() | None:
+            return value
+    return str(value)
 
 
 def _place(args: Args, console: Console) -> Place:

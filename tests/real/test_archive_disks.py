@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,16 @@ def kept_from(row: duckrow.Client) -> int:
 
 def produce_large(row: duckrow.Client, count: int) -> None:
     row.produce_many("t", [os.urandom(LARGE) for _ in range(count)])
+
+
+@pytest.fixture
+def east() -> Iterator[None]:
+    """This machine is in Tokyo."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 class Quota(Place):
@@ -413,6 +426,31 @@ def test_a_query_sees_each_entry_once_after_a_compaction_that_was_killed(
         Writer(Place(str(tmp_path)), name, row.topic("t").id, "compaction").put(batches)
     asked = cli(f"archive query 'select count(*) n from t' --at {scheme}{tmp_path}")
     assert asked.rows == [{"n": 400}]
+
+
+@pytest.mark.parametrize(
+    ("sql", "value"),
+    [
+        ("sum(n)", 3),
+        ("cast(12.50 as decimal(4, 2))", "12.50"),
+        ("cast('nan' as double)", "nan"),
+        ("list(value order by n)", ["a", {"bytes_base64": "/w=="}]),
+        ("list(struct_pack(v := value) order by n)", [{"v": "a"}, {"v_base64": "/w=="}]),
+        ("map {1: [cast(1.5 as decimal(3, 1))]}", [[1, ["1.5"]]]),
+        ("[cast('-inf' as double)]", ["-inf"]),
+        ("[timestamp '2026-01-02 03:04:05']", ["2026-01-02T03:04:05Z"]),
+        ("timestamp '2026-01-02 03:04:05'", "2026-01-02T03:04:05Z"),
+        ("uuid '00000000-0000-0000-0000-000000000001'", "00000000-0000-0000-0000-000000000001"),
+    ],
+)
+def test_whatever_a_query_gives_has_its_form_in_json_wherever_the_machine_is(
+    tmp_path: Path, east: None, sql: str, value: object
+) -> None:
+    with node_with_archive(archive=2, max_entries=1) as row:
+        row.produce_many("t", [b"a", b"\xff", b"b"])
+        archived(archiver(row, tmp_path))
+    asked = f'select {sql} it from (select "offset" n, value from t)'
+    assert cli(f"archive query {shlex.quote(asked)} --at {tmp_path}").rows[0] == {"it": value}
 
 
 @pytest.mark.parametrize("sql", ["selec", "select x from t"])
