@@ -271,6 +271,9 @@ class Archive:
             except FileNotFoundError:
                 self._spans.clear()
                 self._files.clear()
+            except Corrupt:
+                self._files.clear()  # a whole one that comes in its place is another file than the open one
+                raise
             try:
                 return read()
             except FileNotFoundError as error:

@@ -203,6 +203,24 @@ def test_a_disk_that_goes_away_while_it_is_read_is_no_archive_without_entries(
         assert row.pull("t", first.after, archive=True)[0].number == first[-1].number + 1
 
 
+def test_a_damaged_file_is_read_by_the_same_client_once_a_whole_one_is_in_its_place(
+    place: Path, url: str
+) -> None:
+    """As an archiver puts it there, or an operator who has a copy."""
+    file = place / "topic=t/partition=0" / Span(101, 200).name
+    whole = file.with_name("whole")
+    whole.write_bytes(file.read_bytes())
+    damaged = bytearray(whole.read_bytes())
+    damaged[200:400] = bytes(200)
+    file.write_bytes(damaged)
+    with duckrow.connect(url) as row:
+        for _ in range(2):
+            with pytest.raises(Corrupt):
+                row.pull("t", 100, archive=True)
+        whole.rename(file)
+        assert row.pull("t", 100, archive=True)[0].number == 101
+
+
 def test_a_damaged_file_is_told_and_no_wrong_entry_is_given(place: Path) -> None:
     """A bit of every seventh byte; what is not told was of no consequence to the entries."""
     with node_with_archive() as row:
