@@ -8,8 +8,10 @@ import pytest
 
 import duckrow as library
 from clikit import duckrow
-from duckrow.node.archivenames import Span
+from duckrow.node.archivenames import Named, Span
+from duckrow.node.archiveplace import Place
 from duckrow.tools.pipeline.replay import Piece, left, rounds, within
+from duckrow.tools.pipeline.replaying import History
 
 
 def test_what_is_done_is_left_out_of_what_is_wanted() -> None:
@@ -41,6 +43,17 @@ def test_a_round_has_a_piece_of_each_partition_and_pieces_keep_the_order() -> No
         [Piece(0, Span(21, 22))],
     ]
     assert [*rounds({0: []}, 4)] == [*rounds({}, 4)] == []
+
+
+def test_spark_is_told_that_a_folder_is_one_of_the_machine_and_no_pattern() -> None:
+    """Where it has another file system by default, a path alone is one of that."""
+    files = {0: [Span(1, 10), Span(11, 20)]}
+    of_folder = History(Place("/mnt/a[1]"), "rides", files, files).paths(Piece(0, Span(4, 6)))
+    of_other = History(Place("memory://a"), "rides", files, files).paths(Piece(0, Span(4, 6)))
+
+    name = Named("rides", 0, Span(1, 10)).path
+    assert of_folder == ["file:///mnt/a\\[1\\]/" + name]
+    assert of_other == ["memory://a/" + name]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def texts(first: int, last: int) -> list[bytes]:
 def test_archived_history_comes_into_a_topic_in_its_order_once_and_its_numbers_are_mapped(
     tmp_path: Path,
 ) -> None:
-    place = tmp_path / "archive"
+    place = tmp_path / "archive of [2026]"
     with duckrow.Node() as node:  # on a disk: what is not durable is not archived
         row = node.client
         row.create_topic("rides", partitions=2, archive=10, max_entries=10)
@@ -35,7 +35,7 @@ def test_archived_history_comes_into_a_topic_in_its_order_once_and_its_numbers_a
         archived(archiver(row, place))
         row.create_topic("again", partitions=2)
         row.produce_many("again", ["before"] * 5, partition=1)
-        line = f"--url {node.url} pipeline replay rides --to again --archive {place} --round 25 -o json"
+        line = f"--url {node.url} pipeline replay rides --to again --archive '{place}' --round 25 -o json"
 
         first = command(line).document
         row.produce_many("again", ["between"] * 3, partition=0)

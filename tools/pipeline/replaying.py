@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from duckrow import Client
 
+PATTERN: Final = re.compile(r"[][{}*?\\]")  # what makes one of a path, to Spark
 CHECKED: Final = "parquet.page.verify-checksum.enabled"
 
 
@@ -49,13 +51,16 @@ class History(NamedTuple):
         return sum(len(gap) for spans in self.wanted.values() for gap in gaps(spans))
 
     def paths(self, piece: Piece) -> list[str]:
-        """Of the files that have some of it."""
+        """Of the files that have some of it, as Spark finds them: to it a path alone may be one of HDFS, and
+        brackets stand for other characters.
+        """
         names = [
             Named(self.topic, piece.partition, span).path
             for span in self.files[piece.partition]
             if within([span], *piece.span)
         ]
-        return [f"{self.place}/{name}" for name in names]
+        where = f"file://{self.place}" if self.place.local else str(self.place)
+        return [PATTERN.sub(r"\\\g<0>", f"{where}/{name}") for name in names]
 
 
 def history(place: Place, topic: str, partition: int | None, first: int, last: int) -> History:
