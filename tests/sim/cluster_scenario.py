@@ -192,7 +192,14 @@ class _Run:
             forgive_age(seen.history, machine.node_name, machine.node_name + " again")
 
     def _leave_some_dead(self) -> None:
+        """With a witness, somebody of the newest view has to live: it alone may have what was ordered."""
         minorities = self.plan.minorities()
+        if self.plan.witnesses:
+            bridges = [machine.bridge for machine in self.machines.values()]
+            views = [bridge.member.standing.newest for bridge in bridges if bridge is not None]
+            newest = max(views, key=lambda view: view.id) if len(views) == len(bridges) else None
+            acting = {member.id for member in newest.members} if newest is not None else set()
+            minorities = [dead for dead in minorities if acting - {*dead}]
         if not minorities:
             return
         dead = self._rng.choice(minorities)
