@@ -120,11 +120,17 @@ class Calling:
 
     def has_failed(self) -> None:
         """One of this node: the next one later, by chance."""
-        self._rests_until = self.standing.now + self.chance.uniform(0.04, 1) * self.patience()
+        rest = self.chance.uniform(0.04, 1) * self.patience(carried=False)
+        self._rests_until = self.standing.now + rest
 
-    def patience(self) -> float:
-        """How long a ballot may take: longer with each that came to nothing since the last view."""
-        return self.standing.timing.retry * min(1 + self.failures() // 2, TIMES_MAX)
+    def patience(self, *, carried: bool) -> float:
+        """How long a ballot may take: longer with each that came to nothing since the last view.
+
+        `carried`: a majority may have promised.  Then also longer with each view that came lately: who is
+        far away is to be waited for longer then, and without the time for it is left out again (V3).
+        """
+        times = 1 + self.failures() // 2 + (self.standing.churn() // 2 if carried else 0)
+        return self.standing.timing.retry * min(times, TIMES_MAX)
 
     def failures(self) -> int:
         return self._ballots - 1 if self._register == self.standing.newest.id + 1 else 0
@@ -154,7 +160,8 @@ class Calling:
         if proposer == self.standing.id or now <= self._rests_until:
             return now <= self._rests_until
         alive = proposer in self.seem_alive()
-        return now - self._promised_at <= (self.patience() if alive else self.standing.timing.retry)
+        patience = self.patience(carried=True) if alive else self.standing.timing.retry
+        return now - self._promised_at <= patience
 
     def _wants_in(self) -> bool:
         """Somebody who would be let in (R1, U3), and is not held off (S6)."""

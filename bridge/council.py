@@ -158,7 +158,7 @@ class Council:
         if proposal is None or proposal.value is not None or proposal.lacks_promises():
             return
         doublings = min(self.standing.churn() + self.calling.failures(), GRACE_DOUBLINGS_MAX)
-        last = self.calling.patience() - timing.retry_margin
+        last = self.calling.patience(carried=True) - timing.retry_margin
         proposal.carried_at = min(proposal.carried_at, now)
         took = proposal.carried_at - proposal.began  # and to accept it will take as long
         most = max(timing.grace, last - 2 * took)
@@ -202,8 +202,10 @@ class Council:
         self.retry_accept()
         self.propose()
         proposal = self._current()
-        if proposal and self.standing.now - proposal.began > self.calling.patience():
-            self._fail()
+        if proposal is not None:
+            patience = self.calling.patience(carried=not proposal.lacks_promises())
+            if self.standing.now - proposal.began > patience:
+                self._fail()
         self.call()
 
     def _current(self) -> Proposal | None:

@@ -186,6 +186,23 @@ def test_a_ballot_is_never_used_for_two_values() -> None:
     assert first.ballot != second.ballot
 
 
+def test_a_ballot_that_reaches_no_majority_is_called_again_as_soon_where_views_change_often() -> (
+    None
+):
+    """S5: More time is for those who are waited for after a majority; nobody is."""
+    cluster = Cluster(1, 2, 3)
+    for _ in range(7):
+        cluster.call(1)
+        cluster.beats()
+    assert cluster.view(1).id == 8
+    cluster.stops = lambda a, b, message: isinstance(message, Control)
+    cluster.sent.clear()
+    cluster.call(1)
+    cluster.beats(14)  # half a second, as much at most to rest, and its turn
+
+    assert len(cluster.said(1, Prepare)) > 1
+
+
 # Holding what is accepted.
 
 

@@ -143,6 +143,23 @@ def test_one_that_restarts_all_the_time_does_not_stop_the_others() -> None:
     assert max(user.took) < 3.0
 
 
+@pytest.mark.parametrize("hop", [0.04, 0.05])
+def test_who_comes_back_at_the_far_end_of_slow_links_is_let_in_and_views_come_to_rest(
+    hop: float,
+) -> None:
+    """V3: There was no time to wait for it, so each view left it out, and it asked again (seed 790040)."""
+    world = cluster(5, "chain", hop)
+    world.kill(5, "kill")
+    world.after(0.02, world.start, 5)
+    world.run_until(world.now + 5.0)
+    views = max(world.ledger.views)
+
+    assert world.machines[5].up.standing.active
+    assert views <= 4
+    world.run_until(world.now + 5.0)
+    assert max(world.ledger.views) == views
+
+
 def test_a_link_that_comes_and_goes_removes_nobody() -> None:
     world = cluster(4, "ring", 0.001)
     user = User(world)
