@@ -57,13 +57,13 @@ class Repair:
         wake: Callable[[], None],  # there is something for the next round
     ) -> None:
         self.wounds: dict[int, Wound] = {}  # by segment
+        self.asking = Asking()
         self._journal, self._store, self._staging = journal, journal.store, staging
         self._links, self._note = links, note
         self._between, self._member, self._wake = between, member, wake
         self._suspects: dict[int, None] = {}
         self._came: list[tuple[int, Item]] = []
         self._asked: list[tuple[int, Ask]] = []
-        self._asking = Asking()
         self._givers: dict[int, int] = {}  # by position, who gave its item
         self._work, self._questions = Wakeup(), Wakeup()
         self._changed = trio.Event()
@@ -97,7 +97,7 @@ class Repair:
         """For an operator; nothing: all is well."""
         lines = [f"{gone.file} is gone: an image has to take its place" for gone in self._gone]
         lines += map(str, self.wounds.values())
-        if self.wounds and self._asking.hopeless:
+        if self.wounds and self.asking.hopeless:
             lines.append("no neighbour that is there has what lacks; they are asked again")
         return lines
 
@@ -211,7 +211,7 @@ class Repair:
                 hurt = [self.wounds[number] for number in segments if number in self.wounds]
                 if not hurt:
                     return bool(segments)
-                if self._asking.hopeless or any(wound.unfit for wound in hurt) or is_vain():
+                if self.asking.hopeless or any(wound.unfit for wound in hurt) or is_vain():
                     return False
             await self._changed.wait()
 
@@ -230,7 +230,7 @@ class Repair:
     async def _repair_on(self) -> None:
         await self._between(self._give_up)
         while True:
-            with trio.move_on_at(max(self._asking.due, self._full_until)):
+            with trio.move_on_at(max(self.asking.due, self._full_until)):
                 await self._work.wait()
             await self._take()
             if trio.current_time() >= self._full_until:
@@ -303,14 +303,14 @@ class Repair:
         came, self._came = self._came, []
         for peer, item in came:
             self._givers[item.position] = peer
-            self._asking.came(item.position, trio.current_time())
+            self.asking.came(item.position, trio.current_time())
             for wound in self.wounds.values():
                 wound.give(item)
         for wound in self.wounds.values():
             if wound.items and not wound.lacking and not wound.unfit:
                 for position in await self._store.mending.refuse(wound):
                     peer = self._givers.get(position, 0)
-                    self._asking.refused([position], peer)
+                    self.asking.refused([position], peer)
                     self._note(ERROR, "repair_refused position=%d peer=%d", position, peer)
 
     async def _mend(self) -> None:
@@ -333,8 +333,8 @@ class Repair:
 
     def _ask(self) -> None:
         lacking = [p for w in self.wounds.values() if not w.unfit for p in w.lacking]
-        self._asking.want(lacking)
-        question = self._asking.step(trio.current_time(), self._member.neighbours.kept())
+        self.asking.want(lacking)
+        question = self.asking.step(trio.current_time(), self._member.neighbours.kept())
         if question is not None:
             self._links.put(question.peer, Ask(question.positions))
             self._links.flush()
@@ -343,7 +343,7 @@ class Repair:
         """What nobody has any more, and the row does without, may go as if it were whole."""
         there = {segment.number for segment in self._store.segments()}
         for number, wound in list(self.wounds.items()):
-            if self._asking.hopeless and wound.highest < self._store.floor:
+            if self.asking.hopeless and wound.highest < self._store.floor:
                 self._store.unpin(-number)
             if number not in there or self._is_over(number):
                 self._forget(number)

@@ -89,7 +89,10 @@ async def _read_on(reads: Reads, file: File, pace: Pace) -> None:
 
 
 def touched(segment: Segment, places: Sequence[int], damage: Damage) -> tuple[int, int]:
-    """The first and the last position whose bundle the damage touches; 0, 0: none."""
+    """The first and the last position, of those recorded here, whose bundle the damage touches.
+
+    0, 0: none of them; a later segment may record one whose bundle lies here.
+    """
     start = place(segment.number, damage.offset & ~7)
     end = place(segment.number, damage.offset + damage.length + 7 & ~7)
     positions = [

@@ -7,12 +7,12 @@ and all data without it, so everything has to come back from them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
 from duckrow.bridge.process import Bridge
-from duckrow.node.images import came_with
+from duckrow.node.damage import Damage
 from duckrow.node.scrub import at_once
 from duckrow.node.segments import segment_number
 
@@ -111,15 +111,9 @@ class Disks:
             while True:
                 bridge = machine.bridge
                 if machine.up and bridge is not None:
-                    found, floor = await bridge.store.scrub(), bridge.store.floor
-                    # What all others have dropped goes here with the next items; not what an
-                    # image brought: entries that are kept lie there, before its position.
-                    damages = [
-                        each
-                        for each in found
-                        if max(each.first, each.last) >= floor or _came(bridge, each.file)
-                    ]
-                    hurt = [w for w in bridge.repair.wounds.values() if w.highest >= floor]
+                    found = await bridge.store.scrub()
+                    damages = [*owed(bridge, found)]
+                    hurt = [n for n in bridge.repair.wounds if not _is_let_go(bridge, n)]
                     for scrub in machine.row.caches:
                         damages += await scrub(at_once)
                     if machine.bridge is bridge and not damages and not hurt and machine.knows_all:
@@ -131,6 +125,22 @@ class Disks:
         seen.problem("not-mended", f"machine {machine.id}: {damages[:3]}")
 
 
-def _came(bridge: Bridge, file: str) -> bool:
-    number = segment_number(file)
-    return number is not None and came_with(bridge.store.chronicle.base, number)
+def owed(bridge: Bridge, found: Sequence[Damage]) -> list[Damage]:
+    """Of what a scrub has found: what is to be whole again.
+
+    Not by position: damage may belong to none, or to one that a later segment records, of which a
+    scrub says nothing; and entries that are kept lie before the floor, too.
+    """
+    numbers = [(each, segment_number(each.file)) for each in found]  # an index is just made again
+    return [each for each, n in numbers if n is not None and not _is_let_go(bridge, n)]
+
+
+def _is_let_go(bridge: Bridge, number: int) -> bool:
+    """The row does without what is damaged there: an image took its place, or nobody has it."""
+    store, repair = bridge.store, bridge.repair
+    wound, is_left = repair.wounds.get(number), store.images.left_behind(number)
+    if wound is None:
+        return is_left and number not in store.chronicle.held
+    if wound.unfit:
+        return is_left
+    return repair.asking.hopeless and bool(wound.lacking) and wound.highest < store.floor
