@@ -36,7 +36,7 @@ def test_a_history_has_the_files_of_what_is_wanted_and_tells_what_is_missing(pla
 
     assert past.wanted == {0: [Span(51, 100), Span(201, 250)]}
     assert (past.entries, past.missing) == (100, 100)
-    assert past.paths(Piece(0, Span(51, 60))) == [f"{place}/{FOLDER}/{Span(1, 100).name}"]
+    assert past.paths(Piece(0, Span(51, 60))) == [f"file://{place}/{FOLDER}/{Span(1, 100).name}"]
     assert len(past.paths(Piece(0, Span(100, 201)))) == 2
 
 
