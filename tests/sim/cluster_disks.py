@@ -117,7 +117,8 @@ class Disks:
                     for scrub in machine.row.caches:
                         damages += await scrub(at_once)
                     if machine.bridge is bridge and not damages and not hurt and machine.knows_all:
-                        seen.flips, seen.troubled = 0, False  # nobody is told of it any more
+                        if not found:  # or who meets what was let go is told of it
+                            seen.flips, seen.troubled = 0, False
                         return
                     bridge.repair.suspect(found)
                 await trio.sleep(0.5)
@@ -143,4 +144,6 @@ def _is_let_go(bridge: Bridge, number: int) -> bool:
         return is_left and number not in store.chronicle.held
     if wound.unfit:
         return is_left
-    return repair.asking.hopeless and bool(wound.lacking) and wound.highest < store.floor
+    kept = bridge.member.neighbours.kept().values()
+    floor = max(store.floor, min((each.floor for each in kept), default=0))
+    return repair.asking.hopeless and bool(wound.lacking) and wound.highest < floor

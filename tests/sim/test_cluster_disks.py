@@ -94,3 +94,28 @@ def test_damage_before_the_floor_is_to_be_mended_unless_nobody_else_has_what_was
         await split.end()
 
     play(1, script, keep=KEEP)
+
+
+def test_what_all_neighbours_have_dropped_is_let_go_though_it_is_kept_here() -> None:
+    """Its neighbour had dropped what the machine had not let go yet (seed 790572)."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        bridge = split.bridges[3]
+        store = bridge.store
+        store.pin(999, 0, ())  # all of it: as if the node had not let it go yet
+        others = [split.bridges[each].store for each in (1, 2)]
+        with trio.fail_after(60):
+            while min(each.floor for each in others) <= store.segments()[0].reach:
+                await trio.sleep(0.2)
+        found = await damaged(split, await store.place_of(store.segments()[0].last))
+        bridge.repair.suspect(found)
+        with trio.fail_after(30):
+            while not bridge.repair.asking.hopeless:
+                await trio.sleep(0.1)
+        assert store.floor == 1
+        assert owed(bridge, found) == []
+        await split.end()
+
+    play(1, script, keep=100)
