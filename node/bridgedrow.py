@@ -24,7 +24,7 @@ from .bridgelink import BridgeLink
 from .bridgewire import Name, Said, Told, Welcome, What
 from .commands import Command
 from .env import Buffer, Env
-from .errors import Corrupt, DuckrowError, Full, rebuilt
+from .errors import Corrupt, DuckrowError, Full, Timeout, rebuilt
 from .events import WARNING, Note, unheard
 from .frames import Frame
 from .giving import Given
@@ -148,7 +148,7 @@ class BridgedRow:
                 "the disk of this machine is full, and what is left is kept for what makes room: "
                 "delete or prune something, or produce at another machine"
             )
-        self._unsettled.add(commands, accepted=accepted)
+        self._unsettled.add(commands, accepted=accepted, sent=self._link.is_up)
         heads = [command.head for command in commands]
         if accepted and self._unsettled.are_durable(heads):
             # It is on this disk, and a second copy would only take room there.
@@ -205,7 +205,7 @@ class BridgedRow:
             self._unsaid = 0
 
     def take_refused(self) -> list[tuple[Command, DuckrowError]]:
-        """Commands that `submit` took and the bridge then did not: certainly not written."""
+        """Commands that `submit` took and the bridge then did not: certainly not written, or in doubt."""
         refused, self._refused = self._refused, []
         return refused
 
@@ -294,7 +294,7 @@ class BridgedRow:
             )
         self.welcome = welcome
         self._came = self._unsaid = 0
-        self._unsettled.doubt_durable()
+        self._unsettled.doubt()
         self._ordered, self._ordered_until = welcome.ordered, 0
         if self._after is not None:
             self._link.put(wire.frame([int(Said.FOLLOW), self._after]))
@@ -351,7 +351,10 @@ class BridgedRow:
         return item._replace(content=self._unsettled.filled(content))
 
     def _on_refused(self, error: DuckrowError, bundle: Bundle) -> None:
+        """Certainly not written, but for what an earlier bridge may have taken: that may still be ordered."""
+        doubt = Timeout(f"whether it was written is not known: {error}")
         for command in bundle.commands:
+            is_doubted = self._unsettled.is_doubted(command.head)
             if self._unsettled.forget(command.head):
-                self._refused.append((command, error))
+                self._refused.append((command, doubt if is_doubted else error))
         self._taker.wake()

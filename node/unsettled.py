@@ -2,7 +2,8 @@
 
     add ──► held ──► forget        its item came, or it was refused or withdrawn
              │
-             └ durable             on the disk of this machine, of what somebody waits for (N3)
+             ├ durable             on the disk of this machine, of what somebody waits for (N3)
+             └ doubted             given to a bridge that went away: it may have taken it
 
 All of it is submitted again, in order, whenever the bridge was away (N2).
 """
@@ -25,11 +26,13 @@ class Unsettled:
         self._bytes = 0
         self._awaited: set[bytes] = set()  # it is to be told when they are durable
         self._durable: set[bytes] = set()  # of these, those of which that was told
+        self._unsent: set[bytes] = set()  # added while the bridge was away
+        self._doubted: set[bytes] = set()
 
     def __iter__(self) -> Iterator[Command]:
         return iter(self._held.values())
 
-    def add(self, commands: Sequence[Command], *, accepted: bool) -> None:
+    def add(self, commands: Sequence[Command], *, accepted: bool, sent: bool = True) -> None:
         """
         Raises:
             NoQuorum: too much waits already; nothing was added.
@@ -46,6 +49,8 @@ class Unsettled:
                 self._bytes += _size(command)
                 if accepted:
                     self._awaited.add(command.head)
+                if not sent:
+                    self._unsent.add(command.head)
 
     def has_fresh_body(self, commands: Iterable[Command]) -> bool:
         """Whether one of those that are not held yet has a body."""
@@ -59,6 +64,8 @@ class Unsettled:
         self._bytes -= _size(command)
         self._awaited.discard(head)
         self._durable.discard(head)
+        self._unsent.discard(head)
+        self._doubted.discard(head)
         return True
 
     def is_awaited(self, head: bytes) -> bool:
@@ -70,9 +77,15 @@ class Unsettled:
     def note_durable(self, heads: Iterable[bytes]) -> None:
         self._durable.update(head for head in heads if head in self._held)
 
-    def doubt_durable(self) -> None:
-        """The machine may have lost its power since that was told."""
+    def is_doubted(self, head: bytes) -> bool:
+        """What the bridge refuses of this it may have taken before."""
+        return head in self._doubted
+
+    def doubt(self) -> None:
+        """The bridge was away, and gets all of it again; its machine may have lost its power, too."""
         self._durable.clear()
+        self._doubted = self._held.keys() - self._unsent
+        self._unsent.clear()
 
     def filled(self, bundle: Bundle) -> Bundle:
         """The bundle with the bodies that are held here: of all its commands, or as it came."""

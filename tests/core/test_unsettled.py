@@ -37,11 +37,25 @@ def test_only_what_somebody_waits_for_is_awaited_and_durable_once() -> None:
     unsettled.note_durable([b"a", b"stranger"])
     assert unsettled.are_durable([b"a"])
     assert not unsettled.are_durable([b"stranger"])
-    unsettled.doubt_durable()
+    unsettled.doubt()
     assert not unsettled.are_durable([b"a"])
     unsettled.note_durable([b"a"])
     unsettled.forget(b"a")
     assert not unsettled.are_durable([b"a"])
+
+
+def test_what_a_bridge_was_given_before_it_went_is_doubted_until_it_is_forgotten() -> None:
+    unsettled = Unsettled()
+    unsettled.add([A], accepted=False)
+    unsettled.add([B], accepted=False, sent=False)
+    assert not unsettled.is_doubted(b"a")
+    unsettled.doubt()
+    assert unsettled.is_doubted(b"a")
+    assert not unsettled.is_doubted(b"b"), "it is given to a bridge for the first time"
+    unsettled.forget(b"a")
+    assert not unsettled.is_doubted(b"a")
+    unsettled.doubt()
+    assert unsettled.is_doubted(b"b")
 
 
 def test_more_than_may_wait_is_refused_as_a_whole_unless_nothing_waits() -> None:

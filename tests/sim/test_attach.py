@@ -8,12 +8,13 @@ import pytest
 import trio
 
 from duckrow.bridge import attach, follower
+from duckrow.bridge.process import Bridge
 from duckrow.node import bridgedrow, makers
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.bridgedstore import BridgedStore
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
-from duckrow.node.errors import DiskFailed, NoQuorum
+from duckrow.node.errors import DiskFailed, NoQuorum, Timeout
 from duckrow.node.row import Bundle
 from sim.clusterkit import BODY
 from sim.nodekit import Owner
@@ -408,6 +409,41 @@ def test_what_a_bridge_does_not_take_is_told_to_who_asked() -> None:
             await node.barrier()
         delattr(bridge, "submit")
         assert await node.barrier() == node.state.position
+
+    play(8, script)
+
+
+def test_what_a_bridge_does_not_take_may_have_been_taken_by_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has it on its disk: seed 800433 was told that nothing was written, and it was ordered later."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        await trio.sleep(0.5)
+
+        def full(_bridge: object, _commands: object) -> None:
+            raise NoQuorum("too many commands wait")
+
+        split.world.net.isolate("m1")
+        split.world.net.heal("m1", "n1")
+        split.world.net.heal("n1", "m1")
+
+        async def wait() -> None:
+            with pytest.raises(Timeout, match="not known: too many commands wait"):
+                await split.nodes[1].barrier()
+
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                while not split.bridges[1].staging.bundles:
+                    await trio.sleep(0.001)
+                monkeypatch.setattr(Bridge, "submit", full)
+                split.kill("m", 1)
+                split.start_bridge(1)
+        monkeypatch.undo()
 
     play(8, script)
 
