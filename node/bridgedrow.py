@@ -163,10 +163,8 @@ class BridgedRow:
         return None
 
     def withdraw(self, command: Command) -> bool:
-        """Only while the bridge is away is it known that nothing took it."""
-        if self._link.is_up:
-            return False
-        return self._unsettled.forget(command.head)
+        """Only of what no bridge was given is it known that nothing took it."""
+        return self._unsettled.is_unsent(command.head) and self._unsettled.forget(command.head)
 
     async def take(self) -> list[Item]:
         """See `KeptRow.take`; what the last call gave is applied, and so it is settled."""

@@ -160,7 +160,7 @@ class KeptRow(Protocol):
         ...
 
     def take_refused(self) -> Sequence[tuple[Command, DuckrowError]]:
-        """What was submitted, and is certainly not written, with the reason."""
+        """What was submitted, and is certainly not written, or in doubt; with the reason."""
         ...
 
     def take_staged(self) -> Sequence[bytes]:

@@ -77,6 +77,10 @@ class Unsettled:
     def note_durable(self, heads: Iterable[bytes]) -> None:
         self._durable.update(head for head in heads if head in self._held)
 
+    def is_unsent(self, head: bytes) -> bool:
+        """No bridge was given it."""
+        return head in self._unsent
+
     def is_doubted(self, head: bytes) -> bool:
         """What the bridge refuses of this it may have taken before."""
         return head in self._doubted

@@ -48,6 +48,8 @@ def test_what_a_bridge_was_given_before_it_went_is_doubted_until_it_is_forgotten
     unsettled = Unsettled()
     unsettled.add([A], accepted=False)
     unsettled.add([B], accepted=False, sent=False)
+    assert unsettled.is_unsent(b"b")
+    assert not unsettled.is_unsent(b"a")
     assert not unsettled.is_doubted(b"a")
     unsettled.doubt()
     assert unsettled.is_doubted(b"a")
