@@ -27,6 +27,15 @@ class Keeps(NamedTuple):
     position: int
 
 
+def is_dropped(positions: Iterable[int], kept: Collection[Keeps]) -> bool:
+    """One of these somebody has dropped, and nobody has."""
+    return any(
+        any(position < keeps.floor for keeps in kept)
+        and not any(keeps.floor <= position <= keeps.position for keeps in kept)
+        for position in positions
+    )
+
+
 class Question(NamedTuple):
     peer: int
     positions: tuple[int, ...]

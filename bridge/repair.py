@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Final, TypeVar
 
 import trio
@@ -30,7 +31,7 @@ from duckrow.node.row import Item
 from duckrow.node.segments import segment_number
 from duckrow.node.wakeup import Wakeup
 
-from .asking import Asking
+from .asking import Asking, is_dropped
 from .links import Links
 from .member import Member
 from .messages import Ask, Mended
@@ -195,13 +196,14 @@ class Repair:
                 await self._changed.wait()
 
     def _is_dropped(self, position: int) -> bool:
-        """The row here still reaches back to it, and that of no neighbour who is there does."""
+        """The row here still reaches back to it, and it will not be whole again: no neighbour who is there
+        has it, or what else its segment lacks, which is written anew as a whole.
+        """
+        if position < self._store.floor:  # an image came while it was read
+            return False
+        together = [wound.lacking for wound in self.wounds.values() if position in wound.wanted]
         kept = self._member.neighbours.kept().values()
-        return (
-            position >= self._store.floor  # or an image came while it was read
-            and any(position < keeps.floor for keeps in kept)
-            and not any(keeps.floor <= position <= keeps.position for keeps in kept)
-        )
+        return is_dropped([position, *chain.from_iterable(together)], kept)
 
     async def _mended(self, segments: list[int], is_vain: Callable[[], bool]) -> bool:
         """When it is known: whether they are whole now."""

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import itertools
 
-from duckrow.bridge.asking import ANSWER_SECONDS, AT_ONCE, NEVER, Asking, Keeps, Question
+from duckrow.bridge.asking import (
+    ANSWER_SECONDS,
+    AT_ONCE,
+    NEVER,
+    Asking,
+    Keeps,
+    Question,
+    is_dropped,
+)
 
 WHOLE = Keeps(floor=1, position=100)
 
@@ -15,6 +23,17 @@ def test_nothing_is_asked_where_nothing_lacks() -> None:
     assert asking.step(0.0, {2: WHOLE}) is None
     assert not asking.hopeless
     assert asking.due == NEVER
+
+
+def test_what_comes_back_as_a_whole_is_gone_with_the_first_of_it_that_all_have_dropped() -> None:
+    """Seed 800350: an item that others had was waited for, and one beside it nobody had."""
+    late, early = Keeps(floor=110, position=500), Keeps(floor=90, position=120)
+
+    assert is_dropped([106, 129], [late])
+    assert not is_dropped([129], [late])
+    assert not is_dropped([106, 129], [late, early]), "two have it together"
+    assert not is_dropped([129], [early]), "it may come to have it"
+    assert not is_dropped([106], [])
 
 
 def test_it_is_asked_of_one_at_a_time_and_then_of_the_next() -> None:
