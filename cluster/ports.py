@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import socket
+from collections import deque
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -18,16 +19,42 @@ PORTS: Final = range(15_000, 32_000)  # below those that the kernel gives to who
 TUN: Final = Path("/dev/net/tun")
 
 
+CLAIMS_MAX: Final = (
+    100  # those of some launches: their machines listen long before others are asked for
+)
+
+_claims: Final[deque[socket.socket]] = deque()
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports of this host where nobody listens now; all of them held until all are found."""
+    """Ports of this host where nobody listens now, and where no other launcher will have its machines listen."""
     chance = random.SystemRandom()
     with ExitStack() as held:
         found: list[int] = []
         while len(found) < count:
             port = chance.choice(PORTS)
+            claim = _claim(port)
+            if claim is None:
+                continue
             if _is_free(port, held):
                 found.append(port)
-        return found
+                _claims.append(claim)
+            else:
+                claim.close()
+    while len(_claims) > max(count, CLAIMS_MAX):
+        _claims.popleft().close()
+    return found
+
+
+def _claim(port: int) -> socket.socket | None:
+    """A name that one process has at a time, and none that has ended; None: another one has it."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0duckrow-port-{port}")
+    except OSError:
+        claim.close()
+        return None
+    return claim
 
 
 def ports_from(first: int, count: int) -> list[int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 import duckrow
 from duckrow import Client
+from duckrow.cluster.ports import free_ports
 from duckrow.node.locks import BRIDGE_LOCK, holder
 
 from .daemonkit import PROGRAM, ROOT, SECONDS
@@ -156,16 +156,6 @@ def until(true: Callable[[], bool], why: Callable[[], str]) -> None:
 def _pause() -> None:
     """Between two looks at processes, which cannot be waited for."""
     select.select([], [], [], LOOK_SECONDS)
-
-
-def free_ports(count: int) -> list[int]:
-    with_ports = [socket.socket() for _ in range(count)]
-    for each in with_ports:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in with_ports]
-    for each in with_ports:
-        each.close()
-    return ports
 
 
 def cluster_text(

@@ -22,12 +22,11 @@ from clikit import duckrow
 from duckrow.cluster.asking import until
 from duckrow.cluster.guard import children_of
 from duckrow.cluster.local import LocalCluster
-from duckrow.cluster.ports import no_namespaces
+from duckrow.cluster.ports import free_ports, no_namespaces
 from duckrow.cluster.processes import environment
 from duckrow.tools.clusters import ended_like_ctrl_c
 
 from .daemonkit import PROGRAM, ROOT
-from .machines import free_ports
 from .sshd import sshd
 
 SECONDS = 300  # for one command, on a machine that does much else

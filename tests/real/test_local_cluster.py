@@ -40,6 +40,15 @@ with LocalCluster.launch(Plan(nodes=2, durability="memory"), Path(sys.argv[1])) 
 """
 
 
+def test_two_launchers_never_choose_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens there yet when the second one looks."""
+    wished = iter([17_001, 17_001, 17_002])
+    monkeypatch.setattr("random.SystemRandom.choice", lambda _self, _ports: next(wished))
+
+    assert free_ports(1) == [17_001]
+    assert free_ports(1) == [17_002]
+
+
 def test_all_ends_with_the_launcher_even_if_that_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, str(tmp_path)],

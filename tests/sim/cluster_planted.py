@@ -115,7 +115,7 @@ _BUGS = [
         "commands_lost_while_the_bridge_is_away",
         "a node takes commands while its bridge is away",
         "node/bridgedrow.py",
-        "        self._unsettled.add(commands, accepted=accepted)\n",
+        "        self._unsettled.add(commands, accepted=accepted, sent=self._link.is_up)\n",
         "        if self._link.is_up: self._unsettled.add(commands, accepted=accepted)\n",
     ),
     (
@@ -129,14 +129,14 @@ _BUGS = [
         "withdrawn_from_a_bridge_that_has_it",
         "what certainly was not written is never read",
         "node/bridgedrow.py",
-        "        if self._link.is_up:\n            return False\n        return self._unsettled.forget",
+        "        return self._unsettled.is_unsent(command.head) and self._unsettled.forget",
         "        return self._unsettled.forget",
     ),
     (
         "refusals_not_heard",
         "a command that the bridge refused is answered",
         "node/bridgedrow.py",
-        "                self._refused.append((command, error))",
+        "                self._refused.append((command, doubt if is_doubted else error))",
         "                pass",
     ),
     (
