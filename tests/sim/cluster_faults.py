@@ -118,7 +118,7 @@ class ClusterFate:
     # -- what may be lost ---------------------------------------------------------------------
 
     def _may_forget(self, machine: Machine) -> bool:
-        """All others act in the newest view, so each of them remembers what it has acked.
+        """All others act in the newest view, so each of them remembers what it has acked, undamaged.
 
         And no next view is under way, of which some of them may not be members.
         """
@@ -137,7 +137,7 @@ class ClusterFate:
             newest is not None
             and views == {newest.id}
             and all(
-                (each.active or not each.holds_data)
+                (not each.holds_data or (each.active and _is_exact(each)))
                 and not each.bridge_host.life.paused
                 and not each.bridge_host.media.is_armed
                 for each in others
@@ -389,3 +389,7 @@ def _moment(effect: do.Effect, id_: int) -> str:
         case do.Sync():
             return "synced"
     return ""
+
+
+def _is_exact(machine: Machine) -> bool:
+    return machine.bridge is not None and machine.bridge.member.standing.exact
