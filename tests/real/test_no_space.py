@@ -16,6 +16,9 @@ from duckrow.cluster.cuts import Cuts
 from duckrow.node.limits import SOFT_RESERVE_BYTES
 from duckrow.tools import matrix
 
+from .machines import until
+
+REFUSES = "it takes no entries of clients"
 IN_A_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 MOUNT = 'mount -t tmpfs -o "$1" duckrow "$0" && echo mounted && read -r _'
 pytestmark = pytest.mark.timeout(300)
@@ -65,9 +68,17 @@ def test_a_cluster_without_room_is_refused_and_nothing_is_left_of_it(
         assert names(place) == []
 
 
+def whys(folder: Path) -> list[str]:
+    """What each machine of the cluster is held up by."""
+    return [str(row["why"]) for row in duckrow(f"cluster status --dir {folder} -o jsonl").rows]
+
+
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
-    """A cluster whose disk became so full that it takes no entries."""
+    """A cluster whose disk became so full that it takes no entries.
+
+    Each machine looks at its disk now and then: until all have, some still take them.
+    """
     with disk(tmp_path_factory.mktemp("full") / "disk", "size=500m") as place:
         if place is None:
             yield None
@@ -77,6 +88,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
         with (place / "balloon").open("wb") as balloon:
             free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
             os.posix_fallocate(balloon.fileno(), 0, free - SOFT_RESERVE_BYTES // 2)
+        until(lambda: all(REFUSES in why for why in whys(folder)), lambda: f"{whys(folder)}")
         yield folder
         (place / "balloon").unlink()
         assert duckrow(f"cluster down --dir {folder}").code == 0
@@ -104,8 +116,7 @@ def test_whoever_measures_or_hurts_a_cluster_whose_disk_is_full_is_told(
     if words.startswith("bench fanout"):
         (row,) = map(json.loads, done.out.splitlines())
         assert row["seconds"] < matrix.PATIENCE, "readers wait for nobody who has failed"
-    rows = duckrow(f"cluster status --dir {full} -o jsonl").rows
-    assert "it takes no entries of clients" in rows[0]["why"]
+    assert REFUSES in whys(full)[0]
 
 
 def test_what_cannot_be_written_down_of_a_cluster_is_named_and_stays_as_it_was(
