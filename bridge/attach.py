@@ -17,7 +17,14 @@ import trio
 from duckrow.node import bridgewire as wire
 from duckrow.node.bridgewire import Said, Welcome, What
 from duckrow.node.env import Buffer
-from duckrow.node.errors import Corrupt, Disconnected, DuckrowError, NoQuorum, NotFound
+from duckrow.node.errors import (
+    Corrupt,
+    Disconnected,
+    DiskFailed,
+    DuckrowError,
+    NoQuorum,
+    NotFound,
+)
 from duckrow.node.events import INFO, WARNING, Note
 from duckrow.node.frames import Frame, FrameReader
 from duckrow.node.giving import Given
@@ -59,6 +66,12 @@ class Attach:
         self._came.set()
         if self._left.is_set():
             self._left = trio.Event()
+        try:
+            await self._serve(stream)
+        except* DiskFailed as failed:  # else this would be the end of a connection only (L1)
+            self._bridge.fail(failed)
+
+    async def _serve(self, stream: Stream) -> None:
         async with trio.open_nursery() as nursery:
             node = self._node = _Node(self._bridge, stream, nursery, self._note)
             try:

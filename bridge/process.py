@@ -163,6 +163,10 @@ class Bridge:
             while self._rounds.due or self.links.is_busy:
                 await trio.sleep(LEAVE_SECONDS)
 
+    def fail(self, error: Exception) -> None:
+        """`run` raises it: for who works for the bridge in a task that `run` does not wait for."""
+        self._rounds.fail(error)
+
     async def close(self) -> None:
         """Orderly, after `run` has ended.
 

@@ -25,7 +25,7 @@ class Rounds:
         self.jobs = Jobs(self.wake)
         self._make, self._work = make, Wakeup()
         self._turning = True  # a task is at it; or there is none that may: `run` does not run
-        self._failed: Exception | None = None  # in a task that is not `run`
+        self._failed: Exception | None = None  # what ends all, from a task that is not `run`
 
     def wake(self) -> None:
         self.due = True
@@ -40,15 +40,19 @@ class Rounds:
         try:
             await self._turn(jobs=False)
         except Exception as error:  # noqa: BLE001  # raised again where it concerns all
-            self._turning, self._failed = True, error
-            self._work.wake()
+            self.fail(error)
             await trio.sleep_forever()
+
+    def fail(self, error: Exception) -> None:
+        """Ends all: `run` raises this, whoever met it."""
+        self._turning, self._failed = True, error
+        self._work.wake()
 
     async def run(self) -> None:
         """Until cancelled; nobody makes a round before or after.
 
         Raises:
-            Exception: whatever a round raised, in whose task ever.
+            Exception: whatever a round raised, in whose task ever, or `fail` was told.
         """
         self._turning = False
         try:

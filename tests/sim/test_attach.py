@@ -479,6 +479,26 @@ def test_what_fails_in_a_round_ends_the_bridge_whoever_had_brought_something() -
     play(10, script, tolerate=(DiskFailed,))
 
 
+def test_a_sync_that_fails_ends_the_bridge_though_only_its_node_had_asked_for_it() -> None:
+    """L1: the machine of seed 905158 went on for half a second, and counted as one that has everything."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        await trio.sleep(0.5)
+        bridge, host = split.bridges[2], split.world.host("m2")
+        assert bridge.store.dirty, "at this level the bridge itself syncs nothing now"
+        host.media.sync_eio = 1
+        with trio.move_on_after(0.05):  # of the bridge that comes next the node would ask it again
+            await split.nodes[2].row.store.sync()
+        assert not host.alive
+        assert host.media.sync_eio == 0
+        assert all(split.bridges[id_].status().active for id_ in (1, 3))
+
+    play(10, script, "memory", tolerate=(DiskFailed,))
+
+
 def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> None:
     """Its bridge does not send those bodies back, and the node has them."""
 

@@ -15,6 +15,7 @@ import attrs
 import pytest
 import trio
 
+from duckrow.node.errors import DiskFailed
 from duckrow.node.row import View
 from duckrow.tools import fuzz
 from sim import cluster_scenario
@@ -235,6 +236,30 @@ def test_what_a_seed_takes_from_a_cluster_leaves_a_majority_that_has_everything(
             assert 2 * sum(map(plan.weight, others)) > sum(map(plan.weight, plan.ids))
             assert {*others} - {*plan.witnesses}
             assert plan.victim not in plan.witnesses
+
+
+def test_nobody_loses_its_memory_beside_a_machine_whose_disk_has_failed() -> None:
+    """That one is about to end, and at this level to forget what both have acked (seed 905158)."""
+    world = World(1)
+    run = cluster_scenario._Run(world, attrs.evolve(QUIET, level="memory"))
+    fate, machine, other = run.hands[0], run.machines[1], run.machines[2]
+
+    async def script(_: World) -> None:
+        fate.heal_net()
+        fate.revive()
+        with trio.fail_after(10):
+            while not fate._may_forget(machine):
+                await trio.sleep(0.1)
+        assert other.bridge is not None
+        store = other.bridge.store
+        other.bridge_host.media.write_eio = 1
+        with pytest.raises(DiskFailed):
+            await store.seal(store.segments()[-1].number)
+        assert other.active
+        assert not other.bridge_host.media.is_armed
+        assert not fate._may_forget(machine)
+
+    world.run(script)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
