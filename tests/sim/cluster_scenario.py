@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Collection, Mapping
 from math import inf
 
 import trio
 
+from duckrow.bridge.standing import Standing
 from duckrow.cluster.checker import check
 from duckrow.cluster.history import OK, Produce
 from duckrow.node.env import Env
 from duckrow.node.errors import DuckrowError
+from duckrow.node.row import View
 from duckrow.node.trioclient import Client
 
 from .administrator import Administrator
@@ -82,6 +85,28 @@ def run_seed(
         world.trace.text() if keep_trace else None,
         [note for machine in run.machines.values() for note in machine.notes],
     )
+
+
+def can_do_without(dead: Collection[int], standings: Mapping[int, Standing]) -> bool:
+    """With a witness, an exact member of the newest view has to live: it alone may have what was ordered.
+
+    Who has promised something for the next view may become its only member.  That view may be decided
+    before anybody knows it, or later, by those who live and find it accepted.
+    """
+    newest = max((each.newest for each in standings.values()), key=lambda view: view.id)
+    if any(_may_be_next(standings[id_], newest) for id_ in dead):
+        return False
+    return any(
+        member.id in newest.cont or standings[member.id].installed == newest.id
+        for member in newest.members
+        if member.id not in dead
+    )
+
+
+def _may_be_next(standing: Standing, newest: View) -> bool:
+    acceptor = standing.acceptor
+    has_promised = acceptor.register > newest.id and acceptor.promised is not None
+    return has_promised and standing.holds_data
 
 
 class _Run:
@@ -192,14 +217,12 @@ class _Run:
             forgive_age(seen.history, machine.node_name, machine.node_name + " again")
 
     def _leave_some_dead(self) -> None:
-        """With a witness, somebody of the newest view has to live: it alone may have what was ordered."""
         minorities = self.plan.minorities()
         if self.plan.witnesses:
-            bridges = [machine.bridge for machine in self.machines.values()]
-            views = [bridge.member.standing.newest for bridge in bridges if bridge is not None]
-            newest = max(views, key=lambda view: view.id) if len(views) == len(bridges) else None
-            acting = {member.id for member in newest.members} if newest is not None else set()
-            minorities = [dead for dead in minorities if acting - {*dead}]
+            bridges = {id_: machine.bridge for id_, machine in self.machines.items()}
+            known = {id_: each.member.standing for id_, each in bridges.items() if each is not None}
+            all_known = len(known) == len(bridges)
+            minorities = [dead for dead in minorities if all_known and can_do_without(dead, known)]
         if not minorities:
             return
         dead = self._rng.choice(minorities)
