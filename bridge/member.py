@@ -232,6 +232,7 @@ class Member:
         if standing.active and enough and standing.now >= self._steps_back_at:
             self._stays = min(max(2 * self._stays, timing.readmit_min), timing.readmit_max)
             self._steps_back_at = standing.now + self._stays
+            standing.leaves_until = standing.now + timing.readmit_min
             self.neighbours.flood(Leave(standing.incarnation))
 
     def hear_disk(self, disk: str, now: float) -> None:

@@ -173,7 +173,7 @@ class Neighbours:
         """From whom the row is followed, and if nobody has what comes next, from whom an image."""
         standing = self.standing
         near, far = dict[int, int](), dict[int, int]()
-        stays = standing.active or standing.room.is_full
+        stays = standing.active or standing.is_leaving or standing.room.is_full
         if standing.keeps_row and not stays and (standing.stateless or not standing.uncounted):
             for peer, neighbour in self._of.items():
                 link = neighbour.link

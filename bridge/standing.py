@@ -45,6 +45,7 @@ class Standing:
     active: bool = attrs.field(default=False, init=False)
     stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
     awaits_image: bool = attrs.field(default=False, init=False)  # nobody has the next item any more
+    leaves_until: float = attrs.field(default=0.0, init=False)  # till then they may let it go
     room: Room = attrs.field(init=False)
     diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
     hurt: int = attrs.field(default=0, init=False)  # position up to which items are damaged here
@@ -117,6 +118,15 @@ class Standing:
             and not self.diverged
             and not self.room.is_full
         )
+
+    @property
+    def is_leaving(self) -> bool:
+        """It stepped back, and the next view, without it, is about to begin.
+
+        An image of before that would be of no use: the row here gets the mark of that view, too.
+        """
+        is_named = incarnation_of(self.newest, self.id) == self.incarnation
+        return is_named and self.now < self.leaves_until
 
     @property
     def comes(self) -> bool:

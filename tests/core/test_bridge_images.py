@@ -6,7 +6,7 @@ from core.bridgecluster import Cluster
 from core.bridgekit import run, view
 from duckrow.bridge.catchup import ImageSource
 from duckrow.bridge.choosing import choose
-from duckrow.bridge.messages import Promise, Report
+from duckrow.bridge.messages import Control, Message, Promise, Report
 
 
 def test_the_image_is_taken_from_who_is_furthest_ahead() -> None:
@@ -79,6 +79,10 @@ def image_source(cluster: Cluster, id_: int) -> int | None:
     return cluster.members[id_].neighbours.images.peer
 
 
+def has_vote(message: Message) -> bool:
+    return isinstance(message, Control) and isinstance(message.payload, Promise)
+
+
 def test_a_machine_that_nobody_can_be_followed_by_takes_an_image_and_comes_back() -> None:
     """C4."""
     cluster = Cluster(1, 2, 3)
@@ -130,6 +134,36 @@ def test_a_bridge_whose_node_lost_its_state_leaves_and_comes_back_with_an_image(
     take_image(cluster, 3, of=1)
     cluster.beats(5)
     assert cluster.acting() == [1, 2, 3]
+
+
+def test_who_leaves_to_take_an_image_asks_for_it_when_the_next_view_has_begun() -> None:
+    """Seed 905370: one that was made before lacked the mark of that view, and was fetched for nothing."""
+    cluster = Cluster(1, 2, 3)
+    taker = cluster.members[3]
+    cluster.stops = lambda _a, _b, message: has_vote(message)
+    taker.need_image(cluster.now)
+    cluster._end(3)
+    cluster.beats(3)
+    assert (cluster.acting(), taker.standing.installed) == ([], 1), "they are about to decide"
+    assert image_source(cluster, 3) is None
+    cluster.stops = lambda _a, _b, _message: False
+    cluster.beats(10)
+
+    assert (cluster.acting(), taker.standing.installed) == ([1, 2], 2)
+    assert image_source(cluster, 3) == 1
+
+
+def test_who_leaves_to_take_an_image_asks_for_it_after_a_while_though_no_next_view_begins() -> None:
+    """Whoever could give it may still be there, where the votes for a view are not."""
+    cluster = Cluster(1, 2, 3, witnesses=(3,), weights={1: 2})
+    cluster.stops = lambda _a, _b, message: has_vote(message)
+    cluster.members[2].need_image(cluster.now)
+    cluster._end(2)
+    cluster.beats(9)
+    assert (cluster.acting(), image_source(cluster, 2)) == ([], None)
+    cluster.beats(3)
+
+    assert image_source(cluster, 2) == 1
 
 
 def test_a_bridge_whose_node_lost_its_state_stays_if_the_others_cannot_go_on_without_it() -> None:
