@@ -193,6 +193,8 @@ class _Run:
         if "voters" in self.plan.faults and self._rng.random() < 0.5:
             await self.operator.give_back(self._rng)
             await self._probe()
+        # Who meets damage later may need an image, and readers there wait for that, however long it is.
+        await fate.disks.until_mended()
         await self._go_elsewhere()
         began = max(trio.current_time(), self.world.net.settled_at) + 1.0
         seen.calm_since = began

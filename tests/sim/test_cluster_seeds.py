@@ -24,7 +24,7 @@ from duckrow.tools import fuzz
 from sim import cluster_scenario
 from sim.cluster_operator import Operator
 from sim.cluster_plan import DAMAGE, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
-from sim.cluster_scenario import can_do_without, run_seed
+from sim.cluster_scenario import _Run, can_do_without, run_seed
 from sim.plan import TopicPlan
 from sim.workload import Observed
 from sim.world import World
@@ -171,6 +171,32 @@ def test_what_grows_too_old_while_nothing_runs_has_time_to_go_afterwards(
     outcome = run_seed(1, plan)
 
     assert outcome.ok, outcome
+
+
+def test_it_is_not_calm_before_what_was_damaged_is_whole_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader met damage of nine seconds ago, and waited as long as the image took (seed 905370)."""
+    damaged, left = list[int](), list[int]()
+    first_probe, begin_calm = _Run._probe, _Run._go_elsewhere
+
+    async def probe(run: _Run) -> None:
+        damaged.append(run.seen.flips)
+        await first_probe(run)
+
+    async def go_elsewhere(run: _Run) -> None:
+        left.append(run.seen.flips)
+        await begin_calm(run)
+
+    monkeypatch.setattr(_Run, "_probe", probe)
+    monkeypatch.setattr(_Run, "_go_elsewhere", go_elsewhere)
+    plan = attrs.evolve(QUIET, faults=("node-flip",), tempo=0.3, snapshot_items=5, victim=3)
+
+    outcome = run_seed(1, plan)
+
+    assert outcome.ok, outcome
+    assert damaged[0] > 0
+    assert left == [0]
 
 
 def test_who_knows_only_a_machine_without_a_vote_produces_at_another_one_in_the_end() -> None:
