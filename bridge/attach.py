@@ -260,9 +260,8 @@ class _Node:
             )
         )
         self._welcome = True
-        for name, bundle in bridge.staging.bundles.items():
-            if name not in ordered:
-                self._output.put(wire.staged(bundle))
+        for bundle in bridge.staging.told(ordered):
+            self._output.put(wire.staged(bundle))
         self._tell_status()
         self._output.flush()
 

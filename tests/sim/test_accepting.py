@@ -1,0 +1,59 @@
+"""What a node says of commands that it has, and that have no place in the row yet (N2, N3)."""
+
+from __future__ import annotations
+
+import trio
+
+from duckrow.node import makers
+from duckrow.node.bridgedrow import BridgedRow
+from duckrow.node.effects import Code, Result
+from sim.clusterkit import BODY
+from sim.pairkit import Split, play
+
+PID = b"p" * 16
+
+
+def accept(split: Split, seq: int, told: list[object]) -> None:
+    """Somebody orders the batch with that seq at node 1, and `accepted` is enough for him."""
+    node = split.nodes[1]
+    turn = makers.Turn(PID, seq=seq)
+    key = node.submit(makers.produce(turn, "rides", BODY, 3), accepted=True)
+    node.calls.tell(key, told.append, accepted=True)
+
+
+def cut_off(split: Split) -> None:
+    """Machine 1 from the others."""
+    split.world.net.partition(["m1"], ["m2", "m3"])
+
+
+def last(split: Split) -> int:
+    lane = split.nodes[2].state.lanes.rows.get((PID, "rides", 0))
+    return 0 if lane is None else lane.last
+
+
+def test_only_what_is_durable_is_told_to_be_staged_to_a_node_that_comes_again() -> None:
+    """N3: its connection broke while the disk was slow."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        cut_off(split)
+        await trio.sleep(3)
+        split.world.host("m1").media.sync_latency = 1.0
+        told: list[object] = []
+        accept(split, 1, told)
+        await trio.sleep(0.1)
+        assert split.bridges[1].staging.bundles, "written, and not durable"
+        for stream in list(split.world.net._streams):
+            if {stream.host.name, stream.peer.host.name} == {"m1", "n1"}:
+                stream.break_off()
+        await trio.sleep(0.5)
+        row = split.nodes[1].row
+        assert isinstance(row, BridgedRow)
+        assert row.is_attached
+        assert told == []
+        await trio.sleep(3)
+        assert told == [Result(Code.WAITING)]
+
+    play(22, script)
