@@ -291,6 +291,7 @@ class BridgedRow:
                 f"{welcome.floor - 1} now, and this node had come to {self._after}"
             )
         self.welcome = welcome
+        self._status = self._status._replace(missing=())  # who ordered meanwhile is to hear of it
         self._came = self._unsaid = 0
         self._unsettled.doubt()
         self._ordered, self._ordered_until = welcome.ordered, 0

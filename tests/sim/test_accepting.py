@@ -57,3 +57,27 @@ def test_only_what_is_durable_is_told_to_be_staged_to_a_node_that_comes_again() 
         assert told == [Result(Code.WAITING)]
 
     play(22, script)
+
+
+def test_who_ordered_while_the_bridge_of_a_machine_that_is_cut_off_was_away_is_told_to_look_elsewhere() -> (
+    None
+):
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        cut_off(split)
+        await trio.sleep(3)
+        node = split.nodes[1]
+        assert node.row.missing
+        calls: list[object] = []
+        split.kill("m", 1)
+        await trio.sleep(0.2)
+        assert not node.row.missing, "it is started again soon"
+        node.on_missing = lambda: calls.append(node.row.missing)
+        split.start_bridge(1)
+        await trio.sleep(3)
+        assert node.row.missing
+        assert calls
+
+    play(23, script)
