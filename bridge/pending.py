@@ -26,6 +26,7 @@ from duckrow.node.commands import Command
 from duckrow.node.limits import PENDING_BYTES_MAX
 from duckrow.node.row import Bundle
 
+from .before import Before
 from .messages import Name, name_of
 
 
@@ -61,15 +62,15 @@ class Pending:
         Gives those that are over, since they hold only what came before: such copies; and stages, if
         power was lost just before that was written.
         """
-        before: set[bytes] = set()
+        before = Before()
         over = []
         for bundle in sorted(bundles, key=_newest_view_first):
-            heads = {command.head for command in bundle.commands}
-            if heads <= before:
+            if all(command.head in before for command in bundle.commands):
                 over.append(name_of(bundle))
             else:
                 self.bundled(bundle)
-            before |= heads
+            for command in bundle.commands:
+                before.add(command.head)
         return over
 
     def submit(self, commands: Iterable[Command]) -> bool:

@@ -140,7 +140,12 @@ class BridgedRow:
         return after >= upto
 
     def submit(
-        self, commands: Sequence[Command], *, accepted: bool = False, later: bool = False
+        self,
+        commands: Sequence[Command],
+        *,
+        accepted: bool = False,
+        later: bool = False,
+        anew: bool = False,
     ) -> None:
         """See `KeptRow.submit`; the bridge orders, so nothing has to go on here."""
         if self._status.disk != OK and self._unsettled.has_fresh_body(commands):
@@ -150,6 +155,8 @@ class BridgedRow:
             )
         self._unsettled.add(commands, accepted=accepted, sent=self._link.is_up)
         heads = [command.head for command in commands]
+        if anew:
+            self._unsettled.put_last(heads)
         if accepted and self._unsettled.are_durable(heads):
             # It is on this disk, and a second copy would only take room there.
             self._tell_staged(heads)

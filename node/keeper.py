@@ -150,13 +150,15 @@ class Keeper:
             raise NoQuorum("this node is stopping")
         if head is None:
             head = decode_head(command.head)
-        self.row.submit([*before, command], accepted=accepted, later=later)
+        key = key_of(head)
+        anew = accepted and not self.acceptance.holds(*key)
+        self.row.submit([*before, command], accepted=accepted, later=later, anew=anew)
         if self.row.stages:
             self.acceptance.came(head)
         if len(self._heads) >= HEADS_MAX:
             self._heads.clear()
         self._heads[command.head] = head
-        return head.pid, head.epoch, head.topic, head.partition, head.seq
+        return key
 
     def go_on(self, *, alone: bool) -> bool:
         """What was submitted for later is ordered: by `run`, together with what others submit

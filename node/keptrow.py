@@ -130,10 +130,16 @@ class KeptRow(Protocol):
     # The present.
 
     def submit(
-        self, commands: Sequence[Command], *, accepted: bool = False, later: bool = False
+        self,
+        commands: Sequence[Command],
+        *,
+        accepted: bool = False,
+        later: bool = False,
+        anew: bool = False,
     ) -> None:
         """Takes commands into the open bundle, in this order; `accepted`: `take_staged` is to tell of
         them, where that is less than the order.  `later`: `go_on` follows, before anybody else's turn.
+        `anew`: what is here already goes once more, since it has no place where it is.
 
         Raises:
             Full: the disk is at its reserve; nothing of it was taken.

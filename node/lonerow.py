@@ -186,7 +186,12 @@ class LoneRow:
     # -- N1 ---------------------------------------------------------------------------------
 
     def submit(
-        self, commands: Sequence[Command], *, accepted: bool = False, later: bool = False
+        self,
+        commands: Sequence[Command],
+        *,
+        accepted: bool = False,
+        later: bool = False,
+        anew: bool = False,
     ) -> None:
         """See `KeptRow.submit`.  Each body was checked against its head by whoever took it in.
 

@@ -74,6 +74,13 @@ class Unsettled:
     def are_durable(self, heads: Iterable[bytes]) -> bool:
         return self._durable.issuperset(heads)
 
+    def put_last(self, heads: Iterable[bytes]) -> None:
+        """They go once more, behind all that came since."""
+        for head in heads:
+            if (command := self._held.pop(head, None)) is not None:
+                self._held[head] = command
+                self._durable.discard(head)
+
     def note_durable(self, heads: Iterable[bytes]) -> None:
         self._durable.update(head for head in heads if head in self._held)
 

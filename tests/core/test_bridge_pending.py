@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from duckrow.bridge.messages import Name, name_of
 from duckrow.bridge.pending import Pending, Waiting
+from duckrow.node import makers
 from duckrow.node.commands import Command
 from duckrow.node.limits import PENDING_BYTES_MAX
 from duckrow.node.row import Bundle
@@ -146,6 +147,21 @@ def test_what_came_again_without_what_came_between_keeps_its_place_over_a_restar
     ]
     found.again()
     assert taken(found) == "abc"
+
+
+def of_lane(*seqs: int) -> tuple[Command, ...]:
+    return tuple(makers.skip(makers.Turn(bytes(16), seq), "t") for seq in seqs)
+
+
+def test_what_came_again_behind_what_has_to_come_first_is_kept_over_a_restart() -> None:
+    """D3: `3` is refused where it came first, and was accepted when it came again."""
+    found = Pending()
+    lists = of_lane(1, 3), of_lane(2), of_lane(3, 4), of_lane(4, 3)
+    stages = [Bundle(0, 1, s, 0, 0, commands) for s, commands in enumerate(lists, 1)]
+
+    assert found.recover(stages) == [(0, 1, 4)]
+    found.again()
+    assert found.take(100, 10_000).commands == of_lane(1, 3, 2, 3, 4)
 
 
 def test_a_bundle_whose_record_was_lost_is_known_by_its_commands() -> None:

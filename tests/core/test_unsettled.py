@@ -87,3 +87,13 @@ def test_a_body_is_fresh_until_its_command_is_held() -> None:
     assert not unsettled.has_fresh_body([C])
     unsettled.add([A], accepted=False)
     assert not unsettled.has_fresh_body([A, C])
+
+
+def test_what_goes_once_more_is_last_and_not_durable_there() -> None:
+    unsettled = Unsettled()
+    unsettled.add([A, B], accepted=True)
+    unsettled.note_durable([b"a", b"b"])
+    unsettled.put_last([b"a", b"stranger"])
+    assert list(unsettled) == [B, A]
+    assert not unsettled.are_durable([b"a"])
+    assert unsettled.are_durable([b"b"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 import trio
 
 from duckrow.node import makers
@@ -29,6 +32,43 @@ def cut_off(split: Split) -> None:
 def last(split: Split) -> int:
     lane = split.nodes[2].state.lanes.rows.get((PID, "rides", 0))
     return 0 if lane is None else lane.last
+
+
+@pytest.mark.parametrize("dies", ["", "mn"])
+def test_what_came_before_what_has_to_come_first_is_accepted_when_it_came_once_more_behind_it(
+    dies: Sequence[str],
+) -> None:
+    """N3: it is on the disk already, in a place where it is refused (D3)."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        cut_off(split)
+        await trio.sleep(3)
+        early: list[object] = []
+        accept(split, 2, early)
+        await trio.sleep(0.5)
+        assert early == [], "nothing says yet that 1 will come"
+        first: list[object] = []
+        accept(split, 1, first)
+        await trio.sleep(0.5)
+        assert first == [Result(Code.WAITING)]
+        again: list[object] = []
+        accept(split, 2, again)
+        await trio.sleep(0.5)
+        assert again == [Result(Code.WAITING)]
+        for what in dies:
+            split.kill(what, 1, power=True)
+        if dies:
+            split.start_bridge(1)
+            split.start_node(1)
+        split.world.net.heal()
+        await split.until()
+        await split.end()
+        assert last(split) == 2
+
+    play(21, script)
 
 
 def test_only_what_is_durable_is_told_to_be_staged_to_a_node_that_comes_again() -> None:
