@@ -67,11 +67,15 @@ class Orders:
         self._accepted.clear()
         self._put = _nowhere  # which names the session: a ring would keep it for the collector
 
-    def give_back(self, error: DuckrowError) -> None:
-        """Nobody can tell now when what is under way is ordered: who waits for that is told so."""
-        for order in [each for each in self._all if each.counts and not each.accepted]:
-            self._calls.forget(order.key, order)
-            self.told_of(order, error)
+    def give_back(self, error: DuckrowError, holds: Callable[..., bool]) -> None:
+        """Nobody can tell now when what is under way is ordered: who waits for that is told so.
+
+        Who is content with `accepted` need not wait for it, if what he ordered has a place here.
+        """
+        for order in [each for each in self._all if each.counts]:
+            if not (order.accepted and holds(*order.key)):
+                self._calls.forget(order.key, order)
+                self.told_of(order, error)
 
     def told_of(self, order: Order, outcome: Result | Exception) -> None:
         """The keeper knows more of an order."""

@@ -133,7 +133,7 @@ class Session:
 
     def give_back(self, error: DuckrowError) -> None:
         """This node reaches no majority any more."""
-        self._orders.give_back(error)
+        self._orders.give_back(error, self._node.acceptance.holds)
 
     def stop(self) -> None:
         """The node stops: nobody waits any more."""

@@ -10,8 +10,12 @@ import trio
 from duckrow.node import makers
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.effects import Code, Result
+from duckrow.node.errors import NoQuorum
+from duckrow.node.trioclient import Client
+from sim import townkit
 from sim.clusterkit import BODY
 from sim.pairkit import Split, play
+from sim.townkit import Town
 
 PID = b"p" * 16
 
@@ -121,3 +125,34 @@ def test_who_ordered_while_the_bridge_of_a_machine_that_is_cut_off_was_away_is_t
         assert calls
 
     play(23, script)
+
+
+def test_who_waits_for_accepted_in_vain_is_told_so_when_the_majority_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first batch was refused, so the second has no place here; nor can its order be known (N3)."""
+
+    async def use(town: Town) -> None:
+        submit = BridgedRow.submit
+
+        def refuse(*_: object, **__: object) -> None:
+            monkeypatch.setattr(BridgedRow, "submit", submit)
+            raise NoQuorum("too much waits")
+
+        async def produce(row: Client, value: bytes) -> None:
+            receipt = await row.produce("t", value, id=value, wait="accepted")
+            assert receipt.number is None
+
+        town.cut_off(1)
+        assert not town.nodes[1].row.missing, "it does not know that yet"
+        monkeypatch.setattr(BridgedRow, "submit", refuse)
+        async with town.client(1) as row:
+            async with trio.open_nursery() as nursery:
+                for value in (b"1", b"2"):
+                    nursery.start_soon(produce, row, value)
+            town.world.net.heal()
+            await town.until_all_act()
+            await row.barrier()
+            assert sorted(await townkit.values(row)) == [b"1", b"2"]
+
+    townkit.run(use)
