@@ -18,6 +18,7 @@ from .env import Buffer, Env
 from .errors import Corrupt, Disconnected
 from .events import WARNING, Note
 from .frames import Frame, FrameReader
+from .limits import PENDING_BYTES_MAX
 from .output import GONE, Output
 from .questions import Questions
 from .receiving import receive
@@ -150,7 +151,9 @@ class BridgeLink:
     async def _attached(self, stream: Stream) -> None:
         assert self._nursery is not None
         spawn = self._nursery.start_soon
-        output = Output(stream, lambda work: spawn(work), self._note, "bridge")
+        output = Output(
+            stream, lambda work: spawn(work), self._note, "bridge", at_once=PENDING_BYTES_MAX
+        )
         output.put(wire.frame([int(Said.ATTACH), wire.VERSION]))
         output.flush()
         reader = FrameReader()

@@ -37,6 +37,7 @@ class Output:
     __slots__ = (
         "_client",
         "_emptied",
+        "_most",
         "_note",
         "_queue",
         "_ready",
@@ -54,8 +55,11 @@ class Output:
         note: Note,
         client: str,
         ready: dict[Output, None] | None = None,
+        at_once: int = 0,
     ) -> None:
+        """`at_once`: so many bytes may have to go together, and it is not the client who is too slow."""
         self.bytes = 0  # that the client has not taken yet
+        self._most = OUTPUT_BYTES_MAX + at_once
         self.closed = False
         self._stream, self._spawn = stream, spawn
         self._note, self._client = note, client
@@ -93,7 +97,7 @@ class Output:
             if self._queue:
                 self._sending = True
                 self._spawn(self._send)
-        if self.bytes > OUTPUT_BYTES_MAX:
+        if self.bytes > self._most:
             self._note(WARNING, "client_too_slow client=%s queued=%d", self._client, self.bytes)
             self.hang_up()
 

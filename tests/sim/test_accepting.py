@@ -11,6 +11,7 @@ from duckrow.node import makers
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.effects import Code, Result
 from duckrow.node.errors import NoQuorum
+from duckrow.node.limits import MIB
 from duckrow.node.trioclient import Client
 from sim import townkit
 from sim.clusterkit import BODY
@@ -156,3 +157,26 @@ def test_who_waits_for_accepted_in_vain_is_told_so_when_the_majority_is_gone(
             assert sorted(await townkit.values(row)) == [b"1", b"2"]
 
     townkit.run(use)
+
+
+def test_all_that_a_node_holds_goes_to_a_bridge_that_comes_back_however_much_it_is() -> None:
+    """N2: it is more than a connection has in its queue."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        await trio.sleep(0.5)
+        split.kill("m", 1)
+        await trio.sleep(0.2)
+        node, told = split.nodes[1], list[object]()
+        body = bytes(1 * MIB)
+        for seq in range(1, 31):
+            key = node.submit(makers.produce(makers.Turn(PID, seq=seq), "large", body, 1))
+            node.calls.tell(key, told.append)
+        split.start_bridge(1)
+        with trio.fail_after(20):
+            while len(told) < 30:
+                await trio.sleep(0.1)
+
+    play(24, script)
