@@ -121,7 +121,8 @@ class _Node:
         self._taken = Wakeup()
         self._told: tuple[int, RowStatus] | None = None
         self._segments: list[wire.Facts] = []
-        self._welcome = False
+        self._attaches = False  # what it has to know first is to be said
+        self._welcome = False  # all of that was said
         self._changed: float | None = None  # since when the row has another end than was told
         self._awaited: set[bytes] = set()  # heads of commands of which `accepted` is waited for
 
@@ -131,6 +132,8 @@ class _Node:
         while True:
             while (frame := reader.next_frame()) is not None:
                 self._on_frame(frame)
+                if self._attaches:
+                    await self._attach()
             await self._bridge.turn()
             if not await receive(self._stream, reader):
                 return
@@ -209,7 +212,7 @@ class _Node:
         if kind == Said.ATTACH:
             if fields[0] != wire.VERSION:
                 raise Corrupt(f"the node speaks version {fields[0]!r} to its bridge")
-            self._attach()
+            self._attaches = True
         elif kind == Said.FOLLOW:
             self._follow(fields[0])
         elif kind == Said.TAKEN:
@@ -241,8 +244,9 @@ class _Node:
         else:
             raise Corrupt(f"a node says {kind} to its bridge")
 
-    def _attach(self) -> None:
-        bridge = self._bridge
+    async def _attach(self) -> None:
+        """All that is staged may be more than its connection takes at once."""
+        bridge, self._attaches = self._bridge, False
         store, found = bridge.store, bridge.journal.recovered
         ordered = tuple(name for name, stage in store.chronicle.staged.items() if stage.ordered)
         self._output.put(
@@ -259,9 +263,11 @@ class _Node:
                 )
             )
         )
-        self._welcome = True
-        for bundle in bridge.staging.told(ordered):
+        for bundle in [*bridge.staging.told(ordered)]:
             self._output.put(wire.staged(bundle))
+            self._output.flush()
+            await self._output.wait(AHEAD_BYTES)
+        self._welcome = True
         self._tell_status()
         self._output.flush()
 

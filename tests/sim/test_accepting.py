@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from duckrow.node import makers
+from duckrow.bridge import attach, follower
+from duckrow.node import makers, output
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.effects import Code, Result
 from duckrow.node.errors import NoQuorum
-from duckrow.node.limits import MIB
+from duckrow.node.limits import KIB, MIB
 from duckrow.node.trioclient import Client
 from sim import townkit
 from sim.clusterkit import BODY
@@ -180,3 +181,41 @@ def test_all_that_a_node_holds_goes_to_a_bridge_that_comes_back_however_much_it_
                 await trio.sleep(0.1)
 
     play(24, script)
+
+
+def test_a_node_is_told_of_all_that_is_staged_however_much_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """N3: it is more than a connection has in its queue, and the node was hung up on, each time."""
+    monkeypatch.setattr(output, "OUTPUT_BYTES_MAX", 64 * KIB)
+    for name in ("LIVE_BYTES_MAX", "PAST_BYTES"):
+        monkeypatch.setattr(follower, name, 4 * KIB)
+    monkeypatch.setattr(attach, "AHEAD_BYTES", 4 * KIB)
+
+    async def script(split: Split) -> None:
+        split.world.net.window = 4 * KIB
+        split.start_all()
+        await split.until()
+        split.producing = False
+        cut_off(split)
+        await trio.sleep(3)
+        told: list[object] = []
+        for seq in range(1, 2001):
+            accept(split, seq, told)
+            await trio.sleep(0.002)
+        await trio.sleep(0.5)
+        assert len(told) == 2000
+        split.kill("n", 1)
+        split.start_node(1)
+        await trio.sleep(2)
+        assert 1 in split.nodes
+        now: list[object] = []
+        accept(split, 2001, now)
+        await trio.sleep(0.5)
+        assert now == [Result(Code.WAITING)], "it knows that all before it are on this disk"
+        split.world.net.heal()
+        await split.until()
+        await split.end()
+        assert last(split) == 2001
+
+    play(25, script)
