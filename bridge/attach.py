@@ -22,6 +22,7 @@ from duckrow.node.errors import (
     Disconnected,
     DiskFailed,
     DuckrowError,
+    Full,
     NoQuorum,
     NotFound,
 )
@@ -222,7 +223,7 @@ class _Node:
             commands = wire.commands_of(fields, frame.body).commands
             try:
                 bridge.submit(commands)
-            except NoQuorum as error:
+            except (Full, NoQuorum) as error:
                 self.tell(wire.refused(commands, error))
             else:
                 if wire.is_awaited(fields):

@@ -25,7 +25,7 @@ from duckrow.node.events import INFO, WARNING, Note, unheard
 from duckrow.node.forms import UUID_BYTES, BaseForm
 from duckrow.node.journal import Journal
 from duckrow.node.registerform import Register
-from duckrow.node.reserve import OK
+from duckrow.node.reserve import HARD, OK
 from duckrow.node.row import Bundle, Item, RowStatus
 from duckrow.node.scrub import Pace
 from duckrow.node.scrubrounds import ScrubRounds, tell_of_scrub
@@ -185,8 +185,11 @@ class Bridge:
 
         Raises:
             NoQuorum: too much is pending; nothing of it was taken.
+            Full: the reserve is being used, which is for what makes room; nothing of it was taken.
         """
         self.store.check()
+        if self.store.reserve.state == HARD and any(len(body) for _, body in commands):
+            raise self.store.reserve.full()  # a node that comes again has not heard of it
         standing = self.member.standing
         if standing.newest.id and not standing.active and not standing.holds_data:
             what = "is a witness" if standing.is_witness else "has no vote"

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from duckrow.bridge import attach, follower
-from duckrow.node import makers, output
+from duckrow.node import columns, makers, output
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.effects import Code, Result
 from duckrow.node.errors import NoQuorum
@@ -35,8 +35,8 @@ def cut_off(split: Split) -> None:
     split.world.net.partition(["m1"], ["m2", "m3"])
 
 
-def last(split: Split) -> int:
-    lane = split.nodes[2].state.lanes.rows.get((PID, "rides", 0))
+def last(split: Split, topic: str = "rides") -> int:
+    lane = split.nodes[2].state.lanes.rows.get((PID, topic, 0))
     return 0 if lane is None else lane.last
 
 
@@ -219,3 +219,36 @@ def test_a_node_is_told_of_all_that_is_staged_however_much_it_is(
         assert last(split) == 2001
 
     play(25, script)
+
+
+def test_what_a_node_holds_is_not_written_once_more_into_the_reserve_of_a_full_disk() -> None:
+    """Its bridge, started again, would have ended of that, each time."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        cut_off(split)
+        await trio.sleep(3)
+        media, node, told = split.world.host("m1").media, split.nodes[1], list[object]()
+        for seq in range(1, 11):
+            turn, body = makers.Turn(PID, seq=seq), columns.encode([bytes(32 * KIB)])
+            key = node.submit(makers.produce(turn, "large", body, 1), accepted=True)
+            node.calls.tell(key, told.append, accepted=True)
+            await trio.sleep(0.1)
+            if seq == 9:
+                media.capacity = media.used + 1024
+        assert told == 10 * [Result(Code.WAITING)]
+        assert node.row.status().disk == "hard"
+        for _ in range(3):
+            split.kill("m", 1)
+            split.start_bridge(1)
+            await trio.sleep(2)
+            assert split.world.host("m1").alive
+        media.capacity = 1 << 40
+        split.world.net.heal()
+        await split.until()
+        await trio.sleep(1)
+        assert last(split, "large") == 10
+
+    play(26, script, keep=1000)
