@@ -27,8 +27,9 @@ from .calls import Calls, Key, key_of
 from .capture import hashing, state_hash
 from .commands import PID_BYTES, Command, Head, decode_head
 from .effects import Answer, Appended, Code, Configured, Created, Deleted, Effect, Result
-from .errors import Corrupt, Disconnected, DuckrowError, Full, NoQuorum, NotFound, Timeout
+from .errors import Corrupt, Disconnected, DuckrowError, NoQuorum, NotFound, Timeout
 from .keptrow import KeptRow
+from .names import check_topic_name
 from .numbers import Numbers, older
 from .pins import Pins
 from .reading import Reader
@@ -82,6 +83,9 @@ class Keeper:
         self._ended = False
         self._heads: dict[bytes, Head] = {}  # of what was submitted here, decoded
         self._nursery: trio.Nursery | None = None
+        self._wished: dict[
+            str, trio.Event
+        ] = {}  # topics: set when made, or when that may take long
         self._finding = trio.Event()  # of the item that is being applied: older bodies
         self._hashed = trio.lowlevel.ParkingLot()  # until the hash of the state is made
         self._due: int | None = None  # when the clock task will look next
@@ -188,17 +192,31 @@ class Keeper:
         return (await self._order_own(makers.barrier)).position
 
     async def subscribe(self, topic: str) -> None:
-        """Somebody reads from the topic: makes it, if it is not there and the cluster is set so.
+        """Somebody reads from the topic: makes it, if it is not there and the cluster is set so.  Where
+        nobody knows when that is ordered it is not waited for: until then it is as empty as before.
 
         Raises:
             Refused: no topic can be called so.
         """
-        state = self.state
-        if state.settings.create == Create.ON_SUBSCRIBE and state.topic(topic) is None:
-            try:
-                await self._order_own(lambda turn: makers.create(turn, topic, {}))
-            except (Full, NoQuorum, Timeout):
-                pass  # then it is as empty as before
+        if self.state.settings.create != Create.ON_SUBSCRIBE or self.state.topic(topic) is not None:
+            return
+        check_topic_name(topic)
+        wished = self._wished.get(topic)
+        if wished is None:
+            if self._nursery is None or self._ended:
+                return
+            wished = self._wished[topic] = trio.Event()
+            self._nursery.start_soon(self._make, topic)
+        if not self.row.missing:
+            await wished.wait()
+
+    async def _make(self, topic: str) -> None:
+        try:
+            await self._order_own(lambda turn: makers.create(turn, topic, {}))
+        except DuckrowError:
+            pass  # who reads from it next wishes it again
+        finally:
+            self._wished.pop(topic).set()
 
     async def _follow(self) -> None:
         for raw in self.row.take_staged():  # by an earlier life of this node
@@ -221,6 +239,8 @@ class Keeper:
             self._accept()
             if self.row.missing:
                 self.on_missing()
+                for wished in self._wished.values():
+                    wished.set()
             self._turned()
             if 0 < self.waiters.woken - woken <= SHOWN_FIRST:
                 # A reader has all of the way before it, and the producer only the way back.  After

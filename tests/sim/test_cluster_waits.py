@@ -9,7 +9,7 @@ import trio
 
 from duckrow.node import columns, makers
 from duckrow.node.effects import Code, Result
-from duckrow.node.errors import NoQuorum, Timeout
+from duckrow.node.errors import NoQuorum, Refused, Timeout
 
 from .townkit import IDS, Town, number_of, run, values
 
@@ -94,6 +94,27 @@ def test_what_waits_here_and_was_ordered_elsewhere_is_answered_with_that_number(
         async with town.client(3) as third:
             await third.barrier()
             assert await values(third) == [b"before", b"v"]
+
+    run(use)
+
+
+def test_where_readers_make_topics_a_pull_at_a_machine_that_is_cut_off_finds_none() -> None:
+    """It had waited for a topic that nobody could make there, and each pull left one more wish on the disk."""
+
+    async def use(town: Town) -> None:
+        settings = makers.settings(makers.Turn(bytes(16), 1), {"create": "on-subscribe"})
+        await town.nodes[1].order(settings)
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        async with town.client(1, timeout=3.0) as row:
+            for _ in range(3):
+                assert not await row.pull("t")
+            assert len(town.bridges[1].staging.bundles) == 1
+            with pytest.raises(Refused, match="topic"):
+                await row.pull("no topic")
+            town.world.net.heal()
+            await town.until_all_act()
+            assert "t" in await row.topics(), "who follows it need not ask again"
 
     run(use)
 
