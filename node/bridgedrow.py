@@ -218,6 +218,10 @@ class BridgedRow:
     def stages(self) -> bool:
         return True
 
+    @property
+    def accepts(self) -> bool:
+        return self._link.is_up
+
     def take_staged(self) -> list[bytes]:
         staged, self._staged = self._staged, []
         return staged

@@ -98,6 +98,11 @@ class KeptRow(Protocol):
         ...
 
     @property
+    def accepts(self) -> bool:
+        """Now `take_staged` can tell of what is submitted."""
+        ...
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """As in the status."""
         ...

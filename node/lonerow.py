@@ -51,6 +51,7 @@ COMMAND_BYTES: Final = 256  # what a pending command costs besides its bytes
 
 class LoneRow:
     stages: Final = False
+    accepts: Final = False
     missing: Final = ()
     is_witness: Final = False
 

@@ -133,7 +133,8 @@ class Session:
 
     def give_back(self, error: DuckrowError) -> None:
         """This node reaches no majority any more."""
-        self._orders.give_back(error, self._node.acceptance.holds)
+        row, acceptance = self._node.row, self._node.acceptance
+        self._orders.give_back(error, lambda *key: row.accepts and acceptance.holds(*key))
 
     def stop(self) -> None:
         """The node stops: nobody waits any more."""
@@ -328,7 +329,8 @@ class Session:
                 return
             # What comes before it may be in the row of those who are missing: then it has no place here
             # (N3), and that is no gap either.
-            if not accepted or self._node.acceptance.expected(head) < head.seq:
+            is_next = self._node.acceptance.expected(head) >= head.seq
+            if not (accepted and node.row.accepts and is_next):
                 raise self._server.no_quorum(missing)
         command: Command = tuple.__new__(Command, (raw, body))
         key = node.submit(command, head=head, accepted=accepted, later=True)

@@ -300,6 +300,22 @@ def test_a_client_of_several_nodes_moves_on_when_the_bridge_of_its_own_stays_awa
     run(use)
 
 
+def test_nobody_waits_for_accepted_while_the_bridge_that_would_say_so_stays_away() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, 2, 3, timeout=5.0) as row, town.client(1, timeout=2.0) as stays:
+            await row.produce("t", b"one")
+            town.world.kill("m1")
+            given = await row.produce("t", b"two", wait="accepted")
+            await town.until(lambda: bool(town.nodes[1].row.missing))
+            with pytest.raises(
+                NoQuorum, match="n1 can order nothing: it does not reach its bridge"
+            ):
+                await stays.produce("t", b"three", wait="accepted")
+            assert await number_of(row, given) == 2
+
+    run(use)
+
+
 # -- exactly once, and one's own writes ------------------------------------------------------------
 
 
