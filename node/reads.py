@@ -22,7 +22,7 @@ import trio
 from . import frames, requests
 from .calls import Key
 from .effects import WAITING, Code, Result
-from .errors import Conflict, DuckrowError, LimitExceeded, NoQuorum
+from .errors import Conflict, DuckrowError, Full, LimitExceeded, NoQuorum
 from .lanes import remembered
 from .limits import CLIENT_REQUESTS_MAX
 from .looks import Look, look_of
@@ -197,8 +197,11 @@ class Reads:
         while result is None or result.code == WAITING:
             server.refuse_if_stopping()
             with trio.CancelScope() as read.waiting:
-                result = await server.node.calls.wait(key)
-                if result.code in _MISSED:  # a copy did nothing: others decide
+                try:
+                    result = await server.node.calls.wait(key)
+                except (Full, NoQuorum):  # a copy was not taken
+                    result = known(server.node, key)
+                if result is not None and result.code in _MISSED:  # one did nothing: others decide
                     result = known(server.node, key)
             read.waiting = None
         self._output.put(frames.encode(requests.answer(read.reference, *result)))

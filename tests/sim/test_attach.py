@@ -16,9 +16,11 @@ from duckrow.node.effects import Code, Result
 from duckrow.node.env import Env
 from duckrow.node.errors import DiskFailed, NoQuorum, Timeout
 from duckrow.node.row import Bundle
+from sim import townkit
 from sim.clusterkit import BODY
 from sim.nodekit import Owner
 from sim.pairkit import NODE_PORT, Split, everything, play
+from sim.townkit import Town
 
 
 def test_nodes_at_their_bridges_have_one_state() -> None:
@@ -517,3 +519,35 @@ def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> Non
             assert len(await everything(node)) > 20
 
     play(11, script)
+
+
+def test_who_waits_for_the_number_of_what_was_accepted_is_not_told_that_a_copy_was_refused() -> (
+    None
+):
+    async def use(town: Town) -> None:
+        async with town.client(1) as row:
+            town.cut_off(1)
+            await town.until(lambda: bool(town.nodes[1].row.missing))
+            given = await row.produce("t", b"one", wait="accepted")
+            numbers: list[int | None] = []
+
+            async def wait() -> None:
+                numbers.append((await given.ordered()).number)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await trio.sleep(0.1)
+                bridge, node = town.bridges[1], town.nodes[1]
+
+                def full(_commands: object) -> None:
+                    raise NoQuorum("too many commands wait")
+
+                setattr(bridge, "submit", full)  # noqa: B010
+                (staged,) = bridge.staging.bundles.values()
+                node.row.submit(staged.commands)
+                await trio.sleep(0.1)
+                delattr(bridge, "submit")
+                town.world.net.heal()
+            assert numbers == [1]
+
+    townkit.run(use)
