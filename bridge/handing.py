@@ -2,12 +2,15 @@
 
 A machine that is retired may have commands on its disk that it told a producer were accepted.  It
 never acts again, so it gives them to the nearest member, in their order and one bundle's worth at a
-time, and again until they are in the row.  Whatever comes twice by that is known by its lanes.
+time, and again until they are in the row, less and less often: links may take long for it.  Whatever
+comes twice by that is known by its lanes.
 
     pending ──► Hand ──► a member, as if its own node had submitted it ──► an item ──► gone from here
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import attrs
 
@@ -24,6 +27,8 @@ from .outbox import Outbox
 from .pending import Pending
 from .standing import Standing
 
+PATIENCE_MAX: Final = 16  # times as long as at first
+
 
 @attrs.define
 class Handing:
@@ -32,7 +37,9 @@ class Handing:
     neighbours: Neighbours
     pending: Pending
     _given: tuple[Command, ...] = attrs.field(default=(), init=False)
+    _given_to: int = attrs.field(default=0, init=False)
     _given_at: float = attrs.field(default=0.0, init=False)
+    _patience: float = attrs.field(default=0.0, init=False)
     _taken: dict[int, tuple[Command, ...]] = attrs.field(factory=dict, init=False)  # by source
 
     @property
@@ -52,13 +59,18 @@ class Handing:
         """At the end of a round: what comes next, or the same again after a while."""
         if not self.is_due:
             return
-        now, paths = self.standing.now, self.neighbours.routes.paths
+        now, paths, retry = (
+            self.standing.now,
+            self.neighbours.routes.paths,
+            self.standing.timing.retry,
+        )
         there = [m.id for m in self.standing.newest.members if m.id in paths]
         first = self.pending.first(BUNDLE_COMMANDS, BUNDLE_BYTES_MAX)
-        again = now - self._given_at >= self.standing.timing.retry
-        if there and (first != self._given or again):
-            self._given, self._given_at = first, now
-            nearest = min(there, key=lambda id_: (len(paths[id_]), id_))
+        nearest = min(there, key=lambda id_: (len(paths[id_]), id_), default=0)
+        is_new = (first, nearest) != (self._given, self._given_to)
+        if nearest and (is_new or now - self._given_at >= self._patience):
+            self._patience = retry if is_new else min(2 * self._patience, PATIENCE_MAX * retry)
+            self._given, self._given_to, self._given_at = first, nearest, now
             self.neighbours.flood(Hand(first), nearest)
 
     def hear(self, source: int, hand: Hand) -> None:

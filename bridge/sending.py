@@ -1,8 +1,8 @@
 """Sending: what goes out over one link, in the order that serves all best.
 
-    urgent   Link, Acks, Control, Newer      first; of Link and Acks only the newest is kept
-    bulk     Bundle, Base, Follow, Tail      in order, one behind the other
-    leisure  ImageSlice                      when nothing else waits
+    urgent   Link, Acks, Control, Newer            first; of Link and Acks only the newest is kept
+    bulk     Bundle, Base, Follow, Tail, Hand      in order, one behind the other
+    leisure  ImageSlice                            when nothing else waits
                  |
     fill ------->| out: bytes for the socket, a quarter of a MiB at most
 
@@ -22,7 +22,8 @@ from duckrow.node.limits import KIB
 from duckrow.node.row import Bundle, View
 
 from .imageforms import ImageSlice
-from .messages import Acks, Base, Control, Follow, Link, Mended, Message, Tail
+from .messages import Acks, Base, Control, Follow, Hand, Link, Mended, Message, Tail
+from .pending import size_of as size_of_commands
 from .wire import Encoder
 
 AT_ONCE_BYTES: Final = 256 * KIB  # what is urgent waits behind so much
@@ -112,6 +113,8 @@ def size_of(message: Message) -> int:
             return size_of_content(message.item.content)
         case Control(payload=Tail() as tail):
             return MESSAGE_BYTES + sum(map(size_of_content, tail.bundles))
+        case Control(payload=Hand() as hand):
+            return MESSAGE_BYTES + size_of_commands(hand.commands)
         case _:
             return MESSAGE_BYTES
 
@@ -120,12 +123,11 @@ def size_of_content(content: Bundle | View) -> int:
     """Of an item, or of a message that carries one."""
     size = MESSAGE_BYTES
     if isinstance(content, Bundle):
-        for head, body in content.commands:
-            size += len(head) + len(body)
+        size += size_of_commands(content.commands)
     return size
 
 
 def _is_bulk(message: Message) -> bool:
     if isinstance(message, Control):
-        return isinstance(message.payload, Tail)
+        return isinstance(message.payload, Tail | Hand)
     return type(message) in _BULK

@@ -70,9 +70,21 @@ def test_what_was_lost_on_the_way_is_said_again() -> None:
     assert cluster.words(1) == []
 
     cluster.stops = lambda a, b, message: False
-    cluster.beats(10)
+    cluster.beats(20)
 
     assert cluster.words(1) == ["a"]
+
+
+def test_what_nobody_orders_is_said_again_less_and_less_often() -> None:
+    """It is much, and links may take long for it: they would carry nothing else."""
+    cluster = retired_with("a")
+    cluster.stops = lambda a, b, message: (
+        a == 3 and isinstance(getattr(message, "payload", 0), Hand)
+    )
+    back(cluster)
+    cluster.beats(300)
+
+    assert 4 <= len(cluster.said(3, Hand)) <= 8
 
 
 def test_what_was_taken_is_not_taken_again() -> None:

@@ -11,6 +11,7 @@ from duckrow.bridge.messages import (
     Acks,
     Base,
     Control,
+    Hand,
     Leave,
     Link,
     Message,
@@ -42,6 +43,10 @@ def tail(n: int) -> Control:
     return Control(1, 1, n, 2, Tail(1, (bundle(n),)))
 
 
+def hand(n: int, size: int = 10) -> Control:
+    return Control(1, 1, n, 2, Hand(bundle(n, size).commands))
+
+
 def sent(sending: Sending, chance: random.Random | None = None) -> list[Message]:
     """All that comes out, over a socket that takes what it likes."""
     reader = FrameReader()
@@ -61,11 +66,19 @@ def sent(sending: Sending, chance: random.Random | None = None) -> list[Message]
 
 def test_what_is_urgent_passes_the_bundles() -> None:
     sending = Sending(Encoder())
-    bulk: list[Message] = [bundle(1), Base(1, 2, 5), bundle(2), tail(3)]
+    bulk: list[Message] = [bundle(1), Base(1, 2, 5), bundle(2), tail(3), hand(4)]
     for message in [*bulk, acks(1, 1), leave(1), LINK]:
         sending.put(message)
 
     assert sent(sending) == [acks(1, 1), leave(1), LINK, *bulk]
+
+
+def test_what_is_handed_on_counts_among_what_waits() -> None:
+    sending = Sending(Encoder())
+    sending.put(hand(1, 5000))
+
+    assert sending.bulk_bytes > 5000
+    assert sent(sending) == [hand(1, 5000)]
 
 
 def test_of_links_and_acks_the_newest_goes_out_and_controls_all() -> None:
