@@ -12,7 +12,6 @@ import trio
 
 from duckrow.bridge import effects as do
 from duckrow.bridge.process import Bridge
-from duckrow.node.errors import DiskFailed
 from duckrow.node.row import View
 from duckrow.node.storeoptions import FSYNC, MEMORY, WRITE
 
@@ -395,10 +394,4 @@ def _moment(effect: do.Effect, id_: int) -> str:
 def _is_exact(machine: Machine) -> bool:
     """And stays so: a bridge whose disk has failed is about to end, and forgets what it has acked."""
     bridge = machine.bridge
-    if bridge is None:
-        return False
-    try:
-        bridge.store.check()
-    except DiskFailed:
-        return False
-    return bridge.member.standing.exact
+    return bridge is not None and not machine.disk_failed and bridge.member.standing.exact

@@ -81,6 +81,25 @@ class Machine:
         )
 
     @property
+    def disk_failed(self) -> bool:
+        """The bridge has met it, and is about to end."""
+        if self.bridge is None:
+            return False
+        try:
+            self.bridge.store.check()
+        except DiskFailed:
+            return True
+        return False
+
+    @property
+    def is_ending(self) -> bool:
+        """A process of it runs that was told to end, or has to: with a slow disk that takes a while."""
+        bridge_ends = self._leaving.is_set() or self.disk_failed
+        return (self.bridge_host.alive and bridge_ends) or (
+            self.node_host.alive and self._stopping.is_set()
+        )
+
+    @property
     def knows_all(self) -> bool:
         """Its node knows where each entry lies."""
         if self.node is None:

@@ -261,7 +261,7 @@ class _Run:
         return [each for each in self.machines.values() if each.holds_data and not each.stays_dead]
 
     async def _probe(self) -> None:
-        """At every node with a vote something can be ordered, soon."""
+        """At every node with a vote something can be ordered, soon; and all machines run again."""
         healed = trio.current_time()
         done: dict[str, float] = {}
         self._probes += 1
@@ -279,7 +279,11 @@ class _Run:
             probe(machine.node_name)
         with trio.move_on_after(SETTLE_SECONDS):
             # Just after all bridges were killed there is none that knows who votes.
-            while not self._voting() or any(name not in done for name in self._voting()):
+            while (
+                self._some_end()
+                or not self._voting()
+                or any(name not in done for name in self._voting())
+            ):
                 await trio.sleep(0.1)
                 self.hands[0].revive()  # what was on its way to an orderly end came to it
         for name in self._voting():
@@ -288,6 +292,10 @@ class _Run:
                 took = "never" if seconds is None else f"after {seconds:.1f} s"
                 self.seen.problem("slow-heal", f"{name} ordered {took} when all was healed")
         self.world.note("healed", *(f"{seconds:.6f}" for seconds in done.values()))
+
+    def _some_end(self) -> bool:
+        """Also those without a vote: later on nobody starts again what has ended, as a supervisor would."""
+        return any(machine.is_ending for machine in self.machines.values())
 
     def _voting(self) -> list[str]:
         return [each.node_name for each in self._living() if self.operator.votes(each.id)]

@@ -26,6 +26,7 @@ from sim.cluster_operator import Operator
 from sim.cluster_plan import DAMAGE, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
 from sim.cluster_scenario import _Run, can_do_without, run_seed
 from sim.plan import TopicPlan
+from sim.scenario import ENDS
 from sim.workload import Observed
 from sim.world import World
 
@@ -287,6 +288,44 @@ def test_nobody_loses_its_memory_beside_a_machine_whose_disk_has_failed() -> Non
         assert other.active
         assert not other.bridge_host.media.is_armed
         assert not fate._may_forget(machine)
+
+    world.run(script)
+
+
+@pytest.mark.parametrize("how", ["it is told to", "its disk fails"])
+def test_when_all_is_healed_a_machine_without_a_vote_that_is_about_to_end_is_started_again(
+    how: str,
+) -> None:
+    """Its disk was slow, so it ended when all others had ordered, and was then to be added (seed 905462)."""
+    world = World(1, tolerate=ENDS)
+    edges = (*QUIET.edges, (2, 4))
+    run = cluster_scenario._Run(world, attrs.evolve(QUIET, machines=4, edges=edges, observers=(4,)))
+    fate, machine = run.hands[0], run.machines[4]
+    host = machine.bridge_host
+
+    async def script(_: World) -> None:
+        fate.heal_net()
+        fate.revive()
+        with trio.fail_after(10):
+            while not (machine.up and all(run.machines[id_].active for id_ in (1, 2, 3))):
+                await trio.sleep(0.1)
+        host.media.sync_latency = 3.0
+        if how == "its disk fails":
+            host.media.sync_eio = 1
+            assert machine.bridge is not None
+            store = machine.bridge.store
+            await store.seal(store.segments()[-1].number)  # which has the bridge sync it
+            with trio.fail_after(10):
+                while not machine.disk_failed:
+                    await trio.sleep(0.1)
+        else:
+            machine.leave()
+
+        await run._probe()
+
+        assert not machine.is_ending
+        assert (host.alive, host.starts) == (True, 2)
+        assert not run.seen.problems
 
     world.run(script)
 
