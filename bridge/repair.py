@@ -31,7 +31,7 @@ from duckrow.node.row import Item
 from duckrow.node.segments import segment_number
 from duckrow.node.wakeup import Wakeup
 
-from .asking import Asking, is_dropped
+from .asking import NEVER, Asking, is_dropped
 from .links import Links
 from .member import Member
 from .messages import Ask, Mended
@@ -70,7 +70,7 @@ class Repair:
         self._changed = trio.Event()
         self._told = 0  # the protocol
         self._gave_up = self._searched = False
-        self._full_until = 0.0  # before then nothing is written: the disk is full
+        self._again = NEVER  # the disk is full: nothing is written before then
         recovered = [each for each in self._store.recovered.damages if not each.mended]
         there = {segment.number for segment in self._store.segments()}
         # Files between others, or before them, that are gone: without the last ones the row is shorter.
@@ -232,15 +232,16 @@ class Repair:
     async def _repair_on(self) -> None:
         await self._between(self._give_up)
         while True:
-            with trio.move_on_at(max(self.asking.due, self._full_until)):
+            with trio.move_on_at(min(self.asking.due, self._again)):
                 await self._work.wait()
             await self._take()
-            if trio.current_time() >= self._full_until:
+            if self._again == NEVER or trio.current_time() >= self._again:
+                self._again = NEVER
                 try:
                     await self._look()
                     await self._mend()
                 except Full as error:
-                    self._full_until = trio.current_time() + FULL_SECONDS
+                    self._again = trio.current_time() + FULL_SECONDS
                     self._note(WARNING, "repair_waits error=%s", error)
             self._ask()
             self._let_go()

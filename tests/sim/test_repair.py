@@ -223,6 +223,29 @@ def test_what_nobody_reads_is_read_by_the_scrub_of_its_bridge_and_mended() -> No
     assert any("m3 scrubbed" in note for note in split.notes)
 
 
+def test_a_file_that_is_written_to_is_mended_once_the_disk_has_room_again() -> None:
+    """It has to be sealed first, which a full disk does not let: nobody had tried that again."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.producing = False
+        await trio.sleep(1)
+        bridge, media = split.bridges[3], split.world.host("m3").media
+        name = segments(split, 3)[-1]
+        media.flip(name, media.content(name).rindex(BODY))
+        before, media.capacity = media.capacity, media.used
+        bridge.repair.suspect(await bridge.store.scrub())
+        with trio.fail_after(20):
+            while not any("m3 repair_waits" in note for note in split.notes):
+                await trio.sleep(0.1)
+        media.capacity = before
+        await until_mended(split, 3)
+        await split.until()
+        await split.end()
+
+    play(1, script, keep=KEEP)
+
+
 @pytest.mark.parametrize("how", ["the file is gone", "all of it", "one byte"])
 def test_own_commands_that_damage_took_are_told_once_and_do_not_keep_their_file(how: str) -> None:
     """It was told as damaged at every start, also where an image had taken the place of its row."""
