@@ -309,7 +309,7 @@ class Repair:
             self.asking.came(item.position, trio.current_time())
             for wound in self.wounds.values():
                 wound.give(item)
-        for wound in self.wounds.values():
+        for wound in list(self.wounds.values()):  # an image may come meanwhile
             if wound.items and not wound.lacking and not wound.unfit:
                 for position in await self._store.mending.refuse(wound):
                     peer = self._givers.get(position, 0)
@@ -327,6 +327,8 @@ class Repair:
             self._store.pin(-number, 1 << 62, (number,))  # it may have been let go
             async with self._store.mending.lock:
                 done = await self._store.mending.mend(wound)
+            if self.wounds.get(number) is not wound:
+                continue  # an image took the place of the row meanwhile: it is looked at again
             if done:
                 del self.wounds[number]
                 self._store.unpin(-number)

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from duckrow.node.errors import Damaged
+from duckrow.node.mending import Wound
 from sim.clusterkit import BODY
 from sim.pairkit import Split, everything, play
 
@@ -422,3 +423,39 @@ def test_damage_in_the_state_of_an_image_is_made_good_by_another_one(is_given: b
     split = play(1, script, keep=KEEP)
     assert any("n3 image_not_taken" in note for note in split.notes)
     assert sum("m3 image_taken" in note for note in split.notes) == 2
+
+
+def test_an_image_may_come_while_a_damaged_file_is_written_anew() -> None:
+    """The disk is slow.  What was known of the damage is of a row that is no more: the bridge had ended."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 3)
+        split.producing = False
+        await trio.sleep(1)
+        bridge, media = split.bridges[3], split.world.host("m3").media
+        mend = bridge.store.mending.mend
+
+        async def slowly(wound: Wound) -> bool:
+            done = await mend(wound)
+            with trio.fail_after(20):
+                while not any("m3 image_taken" in note for note in split.notes):
+                    await trio.sleep(0.01)
+            return done
+
+        bridge.store.mending.mend = slowly  # type: ignore[method-assign]
+        name = [path for path in media.paths() if path.endswith(".seg")][-2]
+        media.flip(name, media.content(name).rindex(BODY))
+        bridge.repair.suspect(await bridge.store.scrub())
+        split.kill("n", 3)
+        split.lose_disk("n3")
+        split.start_node(3)
+        await trio.sleep(0.1)
+        await split.until()
+        assert split.world.host("m3").alive
+        assert bridge.repair.told() == []
+        await split.end()
+
+    split = play(1, script, keep=KEEP)
+    assert any("m3 damaged" in note for note in split.notes)
