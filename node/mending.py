@@ -35,7 +35,7 @@ from .segmentreads import feed, read_index_head, read_or_zeros
 from .segments import ASIDE, Segment, segment_file
 from .shelf import Shelf
 from .storereads import StoreReads
-from .survey import Lost, Survey
+from .survey import Lost, Missing, Survey
 from .writing import Writer
 
 BLOCK_BYTES: Final = 4096  # of zeros, which stay a hole
@@ -82,6 +82,13 @@ class Wound:
         if len(lacking) > 1:
             some += f" from {lacking[0]} to {lacking[-1]}"
         return f"{file} is damaged: {some} of it must come from another machine"
+
+
+class _UnreadError(Exception):
+    """Raised when an item cannot be read any more of which only the place was lost."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
 
 
 class Mending:
@@ -178,26 +185,42 @@ class Mending:
     async def refuse(self, wound: Wound) -> list[int]:
         """Takes those back that the chain of digests does not know; their positions.
 
-        All that is wanted is there.
+        All that is wanted is there.  What could be read in other segments, and cannot be any more, is
+        wanted from now on, too.
         """
         refused = [p for p in sorted(wound.items) if not await self._fits(wound, p)]
-        for missing in wound.survey.missing:
-            digest = missing.before or await self._digest(missing.first - 1)
-            last = missing.following
-            if last is None:
-                expected = await self._digest(missing.last)
-            for position in range(missing.first, missing.last + 1):
-                digest = digest and chain(digest, position, await self._crc(wound, position))
-            if last is not None:
-                digest, expected = digest and chain(digest, last.position, last.crc), last.digest
-            if not digest or not expected:
-                wound.unfit = f"no digest speaks of positions {missing.first} to {missing.last}"
-            elif digest != expected:
-                mine = range(missing.first, missing.last + 1)
-                refused += [p for p in mine if p in wound.items and p not in refused]
+        try:
+            for missing in wound.survey.missing:
+                if not await self._is_chained(wound, missing):
+                    mine = range(missing.first, missing.last + 1)
+                    refused += [p for p in mine if p in wound.items and p not in refused]
+        except _UnreadError as error:
+            wound.wanted[error.position] = None
         for position in refused:
             wound.items.pop(position, None)
         return refused
+
+    async def _is_chained(self, wound: Wound, missing: Missing) -> bool:
+        """
+        Raises:
+            _UnreadError: one of these has to come from others, too.
+        """
+        digest = missing.before or await self._digest(missing.first - 1)
+        last = missing.following
+        if last is None:
+            expected = await self._digest(missing.last)
+        for position in range(missing.first, missing.last + 1):
+            try:
+                crc = await self._crc(wound, position)
+            except (Corrupt, NotFound) as error:
+                raise _UnreadError(position) from error
+            digest = digest and chain(digest, position, crc)
+        if last is not None:
+            digest, expected = digest and chain(digest, last.position, last.crc), last.digest
+        if not digest or not expected:
+            wound.unfit = f"no digest speaks of positions {missing.first} to {missing.last}"
+            return True
+        return digest == expected
 
     async def _fits(self, wound: Wound, position: int) -> bool:
         item, hurt = wound.items[position], wound.survey.hurt.get(position)

@@ -10,6 +10,7 @@ import pytest
 from duckrow.node.commands import Command
 from duckrow.node.env import Env
 from duckrow.node.journal import Journal
+from duckrow.node.places import offset_of, segment_of
 from duckrow.node.row import Bundle, Item
 from duckrow.node.segments import segment_file, segment_number
 from duckrow.node.storeoptions import FSYNC
@@ -128,6 +129,46 @@ def test_what_others_give_counts_only_if_the_digests_know_it() -> None:
         assert await store.mending.mend(wound)
 
     with_a_row(script)
+
+
+def test_what_was_damaged_elsewhere_after_the_look_is_asked_for_too() -> None:
+    """Of an item only the record of its place was lost; its bundle lies in another segment.  It ended the bridge."""
+
+    async def script(machine: Machine, journal: Journal) -> None:
+        items, store = await all_items(journal), journal.store
+        number = store.segments()[4].number
+        own = next(i for i in items.values() if segment_of(i.place) == number)
+        hurt(machine, own.place)
+        wound, elsewhere = None, 0
+        for offset in range(400, store.segments()[4].bytes, 40):
+            machine.media.flip(f"row/{segment_file(number)}", offset, 1)
+            wound = await store.mending.look(number, journal.waiting())
+            assert wound is not None
+            lost = {p for m in wound.survey.missing for p in range(m.first, m.last + 1)}
+            if elsewhere := min(lost - wound.wanted.keys(), default=0):
+                break
+            machine.media.flip(f"row/{segment_file(number)}", offset, 1)
+        assert wound is not None
+        assert wound.lacking, "something of it is asked for"
+        for position in wound.lacking:
+            wound.give(items[position])
+        other = items[elsewhere].place
+        hurt(machine, other)
+        assert await store.mending.refuse(wound) == []
+        assert wound.lacking == [elsewhere]
+        wound.give(items[elsewhere])
+        assert await store.mending.refuse(wound) == []
+        assert await store.mending.mend(wound)
+        assert await mend(journal, segment_of(other), items) == ""
+        assert await store.scrub() == []
+        assert await all_items(journal) == items
+
+    with_a_row(script)
+
+
+def hurt(machine: Machine, place: int) -> None:
+    """The record that lies there."""
+    machine.media.flip(f"row/{segment_file(segment_of(place))}", offset_of(place) + 20, 1)
 
 
 @pytest.mark.parametrize("power", [False, True])
