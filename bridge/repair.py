@@ -201,9 +201,13 @@ class Repair:
         """
         if position < self._store.floor:  # an image came while it was read
             return False
-        together = [wound.lacking for wound in self.wounds.values() if position in wound.wanted]
-        kept = self._member.neighbours.kept().values()
-        return is_dropped([position, *chain.from_iterable(together)], kept)
+        together = [wound for wound in self.wounds.values() if position in wound.wanted]
+        return self._are_dropped(together, position)
+
+    def _are_dropped(self, wounds: Iterable[Wound], *positions: int) -> bool:
+        """Something that these lack, or one of the positions, nobody has any more."""
+        lacking = chain.from_iterable(wound.lacking for wound in wounds)
+        return is_dropped([*positions, *lacking], self._member.neighbours.kept().values())
 
     async def _mended(self, segments: list[int], is_vain: Callable[[], bool]) -> bool:
         """When it is known: whether they are whole now."""
@@ -364,8 +368,11 @@ class Repair:
         unfit = any(wound.unfit and not left_behind(n) for n, wound in self.wounds.items())
         if unfit or self._gone:
             self._need_image()
-        if member.standing.uncounted and not (self.wounds or self._suspects):
-            await self._count()
+        if member.standing.uncounted and not self._suspects:
+            if not self.wounds:
+                await self._count()
+            elif self._are_dropped(self.wounds.values()):
+                self._need_image()  # what would be counted does not come back
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 

@@ -9,6 +9,7 @@ from duckrow.node.places import offset_of, segment_of
 from duckrow.node.segments import segment_file
 from sim.clusterkit import BODY
 from sim.pairkit import Split, everything, play
+from sim.test_images import forgotten
 
 KEEP = 100_000  # entries; with a limit, segments are small
 
@@ -221,6 +222,35 @@ def test_what_nobody_reads_is_read_by_the_scrub_of_its_bridge_and_mended() -> No
 
     split = play(8, script, keep=KEEP, scrub_seconds=100)
     assert any("m3 scrubbed" in note for note in split.notes)
+
+
+def test_who_cannot_count_the_view_for_what_nobody_has_any_more_takes_an_image() -> None:
+    """It was away for long, and its end is damaged: it had followed nobody, and taken nothing, for ever."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 3)
+        await split.stop_node(3)  # with a snapshot of the end: it asks for nothing before it
+        split.kill("m", 3)
+        await forgotten(split, 1, 2)
+        name, media = segments(split, 3)[-1], split.world.host("m3").media
+        size = len(media.content(name))
+        for offset in range(size // 4, size * 3 // 4, 300):
+            media.flip(name, offset)
+        split.start_bridge(3)
+        split.start_node(3)
+        with trio.fail_after(5):
+            while split.bridges.get(3) is None:
+                await trio.sleep(0.01)
+        assert split.bridges[3].member.standing.uncounted
+        await split.until()
+        await trio.sleep(1)
+        assert sum("m3 image_taken" in note for note in split.notes) == 1
+        await split.end()
+
+    for seed in (1, 2):
+        play(seed, script, keep=100)
 
 
 def test_a_file_that_is_written_to_is_mended_once_the_disk_has_room_again() -> None:
