@@ -5,7 +5,7 @@
 
 One image at a time, for all who ask.  As long as one of them does, what it speaks of is *pinned*: those
 segments, and the row behind it, which the taker will follow.  With the node dead there is none; on a
-full disk there is none either.
+full disk, or as long as damage hides what the row has of the view, there is none either.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Giving:
         if not image:
             if self._offer is not None and self._offer.image < offset:
                 await self._forget()  # it is too old to be of use
-            if self._offer is None and self._has_room:
+            # What has its place in the row, of the view, is part of an image.
+            if self._offer is None and self._has_room and not self._store.chronicle.is_uncounted:
                 await self._make()
         offer = self._offer
         if offer is None or image not in (0, offer.image):

@@ -7,7 +7,7 @@ import trio
 
 from duckrow.node.errors import Damaged
 from duckrow.node.mending import Wound
-from sim.clusterkit import BODY
+from sim.clusterkit import BODY, chain
 from sim.pairkit import Split, everything, play
 
 KEEP = 100  # entries; a row is forgotten within seconds
@@ -459,3 +459,43 @@ def test_an_image_may_come_while_a_damaged_file_is_written_anew() -> None:
 
     split = play(1, script, keep=KEEP)
     assert any("m3 damaged" in note for note in split.notes)
+
+
+def test_who_does_not_know_what_its_row_has_of_the_view_gives_no_image() -> None:
+    """It had told that there was nothing: whoever took it took no item that followed, for ever."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 2)
+        split.kill("n", 3)
+        split.kill("m", 3)
+        split.lose_disk("n3")
+        await trio.sleep(3)
+        split.producing = False
+        await trio.sleep(1)
+        assert split.bridges[2].status().members == (1, 2)
+        split.kill("m", 2)
+        media = split.world.host("m2").media
+        name = [path for path in media.paths() if path.endswith(".seg")][-1]
+        size = len(media.content(name))
+        for offset in range(size // 4, size * 3 // 4, 300):
+            media.flip(name, offset)
+        split.world.net.partition(["m1"], ["m2"])
+        split.producing = True
+        await trio.sleep(0.2)  # machine 1 has bundles that come before the next mark
+        for start in (split.start_bridge, split.start_node):
+            start(3)
+        split.start_bridge(2)
+        with trio.fail_after(5):
+            while split.bridges.get(2) is None:
+                await trio.sleep(0.01)
+        assert split.bridges[2].member.standing.uncounted
+        await trio.sleep(8)
+        assert not any("m3 image_taken" in note for note in split.notes)
+        split.world.net.heal()
+        await split.until()
+        await split.end()
+
+    for seed in (1, 2):
+        play(seed, script, keep=KEEP, links=chain(3))
