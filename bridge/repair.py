@@ -386,8 +386,10 @@ class Repair:
         """What of the view is in the row is to be seen again; nothing is added to it till then."""
         try:
             view, delivered = await self._journal.count()
-        except Corrupt:
-            if self._searched:
+        except (Corrupt, NotFound):
+            if not self._member.standing.uncounted:
+                pass  # an image came meanwhile
+            elif self._searched:
                 self._need_image()
             else:  # there is more than the start has seen
                 self._searched = True

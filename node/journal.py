@@ -181,8 +181,17 @@ class Journal:
         """The installed view, and `delivered`, by the items themselves, after damage.
 
         Raises:
-            Corrupt: one of those that would tell is damaged.
+            Corrupt: one of those that would tell is damaged; or an image came meanwhile, which tells it.
         """
+        base = self.store.chronicle.base
+        view, delivered = await self._count()
+        if self.store.chronicle.base is not base:
+            raise Corrupt("an image took the place of the items that were counted")
+        if view is not None:
+            self.store.chronicle.counted(encode_view(view), delivered)
+        return view, delivered
+
+    async def _count(self) -> tuple[View | None, dict[int, int]]:
         store, view = self.store, self.store.view
         found, told, position = dict[int, int](), dict[int, int](), store.position
         base, end = store.chronicle.base, 0
@@ -196,7 +205,7 @@ class Journal:
                 break  # it was dropped long ago
             for item in reversed(await self._read_all(first, position)):
                 if isinstance(item.content, View):
-                    return self._counted(item.content, found)
+                    return item.content, found
                 if item.content.view != id_:
                     id_, all_ = item.content.view, set()
                 found.setdefault(item.content.origin, item.content.s)
@@ -205,11 +214,7 @@ class Journal:
             if position or view is not None:
                 raise Corrupt(f"the mark of view {id_} is not in the row")
             return None, {}
-        return self._counted(view, told | found)
-
-    def _counted(self, view: View, delivered: dict[int, int]) -> tuple[View, dict[int, int]]:
-        self.store.chronicle.counted(encode_view(view), delivered)
-        return view, delivered
+        return view, told | found
 
     async def _read_all(self, first: int, last: int) -> list[Item]:
         items: list[Item] = []

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
 from duckrow.node.errors import Damaged
+from duckrow.node.limits import MIB
 from duckrow.node.mending import Wound
+from duckrow.node.row import Item
 from sim.clusterkit import BODY, chain
 from sim.pairkit import Split, everything, play
 
@@ -499,3 +503,53 @@ def test_who_does_not_know_what_its_row_has_of_the_view_gives_no_image() -> None
 
     for seed in (1, 2):
         play(seed, script, keep=KEEP, links=chain(3))
+
+
+def test_what_is_counted_of_a_row_counts_for_nothing_once_an_image_has_its_place() -> None:
+    """The disk is slow.  The journal had gone back to the view of the old row."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 3)
+        split.kill("n", 3)
+        split.kill("m", 3)
+        split.lose_disk("n3")
+        await trio.sleep(2)  # the others have another view
+        media = split.world.host("m3").media
+        name = [path for path in media.paths() if path.endswith(".seg")][-1]
+        size = len(media.content(name))
+        for offset in range(size // 4, size * 3 // 4, 300):
+            media.flip(name, offset)
+        split.start_bridge(3)
+        with trio.fail_after(5):
+            while split.bridges.get(3) is None:
+                await trio.sleep(0.0001)
+        journal, standing = split.bridges[3].journal, split.bridges[3].member.standing
+        assert standing.uncounted
+        counting, counted, read = trio.Event(), trio.Event(), journal.store.read_items
+
+        async def slowly(position: int, limit: int, **more: Any) -> list[Item]:
+            items = await read(position, limit, **more)
+            if limit == MIB and not counting.is_set():
+                counting.set()
+                with trio.fail_after(5):
+                    while standing.uncounted:
+                        await trio.sleep(0.0001)
+                counted.set()
+            return items
+
+        journal.store.read_items = slowly  # type: ignore[method-assign]
+        await counting.wait()
+        split.start_node(3)  # it has no state
+        await counted.wait()
+        for _ in range(5):
+            await trio.sleep(0.0001)
+            installed = journal.store.view
+            assert installed is not None
+            assert installed.id == standing.installed
+        await split.until()
+        assert sum("m3 image_taken" in note for note in split.notes) == 1
+        await split.end()
+
+    play(1, script, keep=KEEP)
