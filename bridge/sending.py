@@ -2,7 +2,7 @@
 
     urgent   Link, Acks, Control, Newer            first; of Link and Acks only the newest is kept
     bulk     Bundle, Base, Follow, Tail, Hand      in order, one behind the other
-    leisure  ImageSlice                            when nothing else waits
+    leisure  ImageSlice                            when nothing else waits; the newest is kept
                  |
     fill ------->| out: bytes for the socket, a quarter of a MiB at most
 
@@ -37,7 +37,8 @@ class Sending:
         self._encoder = encoder
         self._urgent: dict[Hashable, Message] = {}
         self._bulk: deque[tuple[Message, int]] = deque()
-        self._leisure: deque[ImageSlice] = deque()
+        # Who takes an image asks for one part at a time: an older one was asked for again.
+        self._leisure: ImageSlice | None = None
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._count = 0
@@ -57,7 +58,7 @@ class Sending:
             self._bulk.append((message, size))
             self.bulk_bytes += size
         elif isinstance(message, ImageSlice):
-            self._leisure.append(message)
+            self._leisure = message
         elif isinstance(message, Link):
             self._urgent.pop(Link, None)
             self._urgent[Link] = message
@@ -73,8 +74,8 @@ class Sending:
             elif self._bulk:
                 message, size = self._bulk.popleft()
                 self.bulk_bytes -= size
-            elif self._leisure and not self._out:
-                message = self._leisure.popleft()
+            elif self._leisure is not None and not self._out:
+                message, self._leisure = self._leisure, None
             else:
                 break
             buffers = self._encoded(message)

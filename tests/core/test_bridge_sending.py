@@ -7,6 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duckrow.bridge.imageforms import ImageSlice
 from duckrow.bridge.messages import (
     Acks,
     Base,
@@ -106,6 +107,18 @@ def test_bundles_wait_as_what_they_are_and_not_as_bytes() -> None:
     sending.put(acks(1, 1))
     positions = [type(each) for each in sent(sending)]
     assert positions.index(Acks) <= 3, "behind what the socket was given, and nothing else"
+
+
+def test_parts_of_an_image_that_are_asked_for_again_do_not_pile_up() -> None:
+    """Over a slow link each was asked for again before it came, and came again before the next one, and again."""
+    sending = Sending(Encoder())
+    for _ in range(100):
+        sending.put(ImageSlice(7, 0, 0, 1000, bytes(1000)))
+    sending.put(ImageSlice(7, 0, 1000, 2000, bytes(1000)))
+
+    assert [each[:4] for each in sent(sending) if isinstance(each, ImageSlice)] == [
+        (7, 0, 1000, 2000)
+    ]
 
 
 ANY = st.one_of(
