@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
@@ -21,6 +22,7 @@ from duckrow.node.errors import Corrupt, NotFound
 from duckrow.node.events import INFO, WARNING, Note
 from duckrow.node.forms import decode_view
 from duckrow.node.giving import Given
+from duckrow.node.incoming import Piece
 from duckrow.node.journal import Journal
 from duckrow.node.limits import KIB
 from duckrow.node.reserve import OK
@@ -29,11 +31,13 @@ from duckrow.node.wakeup import Wakeup
 
 from .imageforms import ImageMessage, ImageOffer, ImageSlice, NoImage, WantImage
 from .links import Links
+from .repair import Repair
 
 OUTGOING: Final = "outgoing"
 SLICE_BYTES: Final = 256 * KIB
 MAKE_SECONDS: Final = 60.0  # for the node to tell the next part of its state
 KEEP_SECONDS: Final = 30.0  # after somebody asked for a part of it
+MEND_SECONDS: Final = 20.0  # for what is damaged of it
 READ_BYTES: Final = 256 * KIB
 PIN: Final = 1
 # Writes what the node tells with the function; None: it has nothing to tell.
@@ -46,10 +50,12 @@ class _Wanted(NamedTuple):
 
 
 class Giving:
-    def __init__(self, disk: Disk, journal: Journal, links: Links, note: Note) -> None:
+    def __init__(
+        self, disk: Disk, journal: Journal, links: Links, repair: Repair, note: Note
+    ) -> None:
         self.source: Source | None = None  # the node beside it, while there is one
         self._disk, self._journal, self._store = disk, journal, journal.store
-        self._links, self._note = links, note
+        self._links, self._repair, self._note = links, repair, note
         self._offer: ImageOffer | None = None
         self._wanted: deque[_Wanted] = deque()
         self._work = Wakeup()
@@ -95,7 +101,7 @@ class Giving:
             return offer
         if segment:
             size = offer.segments.get(segment, 0)
-            following, pieces = await self._store.read_pieces(segment, offset, size, SLICE_BYTES)
+            following, pieces = await self._pieces(segment, offset, size)
             return ImageSlice(image, segment, offset, following, pieces=tuple(pieces))
         file = await self._disk.open(OUTGOING)
         try:
@@ -103,6 +109,22 @@ class Giving:
         finally:
             file.close()
         return ImageSlice(image, segment, offset, offset + len(data), data)
+
+    async def _pieces(self, segment: int, offset: int, size: int) -> tuple[int, list[Piece]]:
+        """What is damaged here is given when it is mended: who takes it could never ask for it again.
+        What nobody has any more is given as if it had been left out.
+
+        Raises:
+            Corrupt: it takes long; somebody else may have an image.
+            NotFound: the segment was dropped.
+        """
+        read = partial(self._store.read_pieces, segment, offset, size, SLICE_BYTES)
+        with trio.move_on_after(MEND_SECONDS):
+            try:
+                return await self._repair.read_segment(segment, partial(read, whole=True))
+            except Corrupt:
+                return await read(whole=False)
+        raise Corrupt(f"segment {segment} is damaged, and not mended yet")
 
     async def _make(self) -> None:
         """

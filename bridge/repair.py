@@ -158,11 +158,14 @@ class Repair:
                     raise
         return await read()
 
-    async def read_place(self, place: int, read: Callable[[int], Awaitable[T]]) -> T:
+    async def read_segment(self, number: int, read: Callable[[], Awaitable[T]]) -> T:
         async def segments() -> list[int]:
-            return [segment_of(place)]
+            return [number]
 
-        return await self.read(segments, partial(read, place))
+        return await self.read(segments, read)
+
+    async def read_place(self, place: int, read: Callable[[int], Awaitable[T]]) -> T:
+        return await self.read_segment(segment_of(place), partial(read, place))
 
     async def read_position(self, position: int, read: Callable[[int], Awaitable[T]]) -> T:
         return await self.read(partial(self._store.holders, position), partial(read, position))

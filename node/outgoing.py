@@ -1,7 +1,7 @@
 """Outgoing: the records of a segment that an image is made of, slice by slice (N5).
 
-Everything that is given was checked here.  What is damaged is given as if it had been left out: whoever
-takes the image must not take damage for the row.
+Everything that is given was checked here.  What is damaged is given as if it had been left out, unless all
+is wanted *whole*: whoever takes the image must not take damage for the row.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from .limits import KIB
 from .records import REACH_MAX, Record, RecordKind, decode, padded
 from .search import next_record
 from .segmentreads import feed, read_or_zeros
+from .segments import segment_file
 from .shelf import Shelf
 
 WINDOW_BYTES = 256 * KIB
 
 
 async def read_pieces(
-    shelf: Shelf, number: int, offset: int, size: int, limit: int
+    shelf: Shelf, number: int, offset: int, size: int, limit: int, *, whole: bool
 ) -> tuple[int, list[Piece]]:
     """Bundles from an offset on, up to `size`; and where to go on.  One, or more within the limit.
 
     Raises:
         NotFound: the segment was dropped.
+        Corrupt: something of it is damaged, and was wanted whole.
     """
     segment = shelf.get(number)
     pieces: list[Piece] = []
@@ -40,12 +42,17 @@ async def read_pieces(
                 window, base = await read_or_zeros(handle.file, offset, length), offset
                 record = decode(window, base, offset, segment.seed)
             if record is None or record.end > size or _end_of(record) > base + len(window):
+                if whole:
+                    raise Corrupt(f"{segment_file(number)}, offset {offset:,}: no record is there")
                 search = next_record(segment.seed, size, offset + 8, WINDOW_BYTES, 0)
                 found = (await feed(search, handle.file))[0]
                 offset = size if found is None else found.offset
                 continue
             if record.kind == RecordKind.BUNDLE:
-                piece = _whole(record, window[record.body_offset - base : record.end - base])
+                body = window[record.body_offset - base : record.end - base]
+                piece = _without_damage(record, body)
+                if whole and (piece is None or piece.body is not body):
+                    raise Corrupt(f"{segment_file(number)}: the bundle at {offset:,} is damaged")
                 if piece is not None:
                     pieces.append(piece)
                     taken += len(piece.head) + len(piece.body)
@@ -60,8 +67,8 @@ def _end_of(record: Record) -> int:
     return record.end if record.kind == RecordKind.BUNDLE else record.body_offset
 
 
-def _whole(record: Record, body: bytes) -> Piece | None:
-    """Without its bodies that are damaged; None: its heads are."""
+def _without_damage(record: Record, body: bytes) -> Piece | None:
+    """Without those of its bodies that are damaged; None: its heads are."""
     try:
         form = BundleForm.decode(record.head)
         heads = body[: form.heads_length]

@@ -277,14 +277,15 @@ class RowStore:
         return await self._reads.read_items(position, last, limit_bytes, with_bodies=bodies)
 
     async def read_pieces(
-        self, segment: int, offset: int, size: int, limit: int
+        self, segment: int, offset: int, size: int, limit: int, *, whole: bool
     ) -> tuple[int, list[Piece]]:
         """For an image: see outgoing.py.
 
         Raises:
             NotFound: the segment was dropped.
+            Corrupt: something of it is damaged, and was wanted whole.
         """
-        return await read_pieces(self._shelf, segment, offset, size, limit)
+        return await read_pieces(self._shelf, segment, offset, size, limit, whole=whole)
 
     async def scrub(self, pace: Pace = at_once) -> list[Damage]:
         """Reads everything that is durable and checks every byte; slow, and gives others turns.

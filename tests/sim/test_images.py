@@ -553,3 +553,37 @@ def test_what_is_counted_of_a_row_counts_for_nothing_once_an_image_has_its_place
         await split.end()
 
     play(1, script, keep=KEEP)
+
+
+@pytest.mark.parametrize("others_have_it", [True, False])
+def test_what_is_damaged_at_who_gives_an_image_is_mended_before_it_is_given(
+    others_have_it: bool,
+) -> None:
+    """Who took it could not have asked for it again: its clients were told of damage for ever."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        split.kill("m", 3)
+        split.kill("n", 3)
+        await forgotten(split, 1, 2)
+        split.producing = False
+        await trio.sleep(2)
+        for id_ in (1,) if others_have_it else (1, 2):
+            media = split.world.host(f"m{id_}").media
+            name = [path for path in media.paths() if path.endswith(".seg")][-2]
+            media.flip(name, media.content(name).rindex(BODY) + 3)
+        split.start_bridge(3)
+        split.start_node(3)
+        await split.until(seconds=60)
+        if others_have_it:
+            assert any("m1 mended" in note for note in split.notes)
+            await split.end()
+        else:
+            with pytest.raises(Damaged):
+                await everything(split.nodes[3])
+
+    links = {1: (2, 3), 2: (1,), 3: (1,)}
+    split = play(1, script, keep=KEEP, links=links)
+    assert any("m3 image_taken" in note for note in split.notes)
