@@ -45,6 +45,9 @@ from .process import Bridge
 
 AHEAD_BYTES: Final = 1 * MIB  # in the socket's queue
 UNTAKEN_BYTES_MAX: Final = 4 * MIB  # of items that the node holds, and has not begun to apply
+PLACE_SECONDS: Final = (
+    10.0  # for somebody to come who has what is damaged; a node that ends waits, too
+)
 STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
 
 
@@ -319,7 +322,7 @@ class _Node:
         if what == What.DROP:
             return answer(await store.drop(arguments[0]))
         if what == What.PLACE:
-            return answer(await repair.read_position(arguments[0], store.place_of))
+            return answer(await self._place_of(arguments[0]))
         if what == What.DIGEST:
             return answer(await repair.read_position(arguments[0], store.digest_of))
         if what == What.HEADS:
@@ -338,6 +341,15 @@ class _Node:
         if what == What.REWRITE:
             return answer(await store.rewrite(arguments[0], wire.places_of(body)))
         raise Corrupt(f"a node asks {what} of its bridge")
+
+    async def _place_of(self, position: int) -> int:
+        """Asked once, when a batch that waited gets its numbers: what is not known then is never looked for
+        again.  So at a start it is waited for neighbours, too.
+        """
+        repair, find = self._bridge.repair, self._bridge.store.place_of
+        with trio.move_on_after(PLACE_SECONDS):
+            return await repair.insist(position, partial(find, position), by_node=True)
+        return await repair.read_position(position, find)
 
     async def _answer_image(self, reference: int, offset: int, length: int) -> list[Buffer]:
         """It has no state, or would not ask."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
+from duckrow.node import makers
 from duckrow.node.places import offset_of, segment_of
+from duckrow.node.reading import Pull
+from duckrow.node.records import RecordKind, decode, seed_of
 from duckrow.node.segments import segment_file
 from sim.clusterkit import BODY
 from sim.pairkit import Split, everything, play
@@ -251,6 +254,49 @@ def test_who_cannot_count_the_view_for_what_nobody_has_any_more_takes_an_image()
 
     for seed in (1, 2):
         play(seed, script, keep=100)
+
+
+def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read() -> None:
+    """A start needs that place before a neighbour is linked, and nobody asks for it again: it was damaged for ever."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        await trio.sleep(1)
+        node, other = split.nodes[1], split.nodes[2]
+        pid = node.fresh_pid()
+        stage = makers.stage(
+            makers.Turn(pid, 1, time=1), "w", BODY, 3, writer=b"w", batch=1, task=0
+        )
+        position = (await other.order(stage)).position
+        for _ in range(3):
+            await node.barrier()
+        await trio.sleep(0.5)
+        await split.stop_node(3)
+        await node.order(makers.commit(makers.Turn(pid, 1, time=1), b"w", 1, [(position, 0)]))
+        await trio.sleep(1)
+        store, media = split.bridges[3].store, split.world.host("m3").media
+        place, uuid = await store.place_of(position), store.uuid
+        split.kill("m", 3)
+        number, offset, lost = segment_of(place), offset_of(place), 0
+        content = media.content(f"row/{segment_file(number)}")
+        while lost < 2:  # of two that came in another order than that of their names
+            record = decode(content, 0, offset, seed_of(uuid, number))
+            assert record is not None
+            if record.kind == RecordKind.ITEM:
+                media.flip(f"row/{segment_file(number)}", offset + 20)
+                lost += 1
+            offset = record.end
+        split.start_bridge(3)
+        split.start_node(3)
+        await split.until()
+        pulled = await split.nodes[3].reader.pull(Pull("w", after=0))
+        assert [bytes(batch.body) for batch in pulled.batches] == [BODY]
+        assert not any("image_taken" in note for note in split.notes)
+        await split.end()
+
+    play(1, script)
 
 
 def test_a_file_that_is_written_to_is_mended_once_the_disk_has_room_again() -> None:
