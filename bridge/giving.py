@@ -10,6 +10,7 @@ full disk, or as long as damage hides what the row has of the view, there is non
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -140,6 +141,8 @@ class Giving:
 
         def write(data: bytes) -> None:
             nonlocal size
+            if not store.reserve.spares(len(data)):
+                raise OSError(errno.ENOSPC, "what is left of the disk is kept for this machine")
             file.write(size, [data])
             size += len(data)
             patience.deadline = trio.current_time() + MAKE_SECONDS

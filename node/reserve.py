@@ -82,6 +82,10 @@ class Reserve:
             raise DiskFailed(f"the reserve could not be made anew: {error}") from error
         return False
 
+    def spares(self, size: int) -> bool:
+        """Whether so much may be written for somebody else: nothing here comes near its end by it."""
+        return self.state == OK and self._free() - size >= self._soft()
+
     def look(self) -> None:
         self.state = judge(self.state, self._free(), self._soft())
 

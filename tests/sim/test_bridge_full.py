@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import attrs
 import trio
 
+from duckrow.bridge.imageforms import WantImage
+from duckrow.node.giving import Given
 from sim.pairkit import Split, play
 
 
@@ -28,3 +33,38 @@ def test_a_machine_whose_disk_is_full_steps_back_and_comes_back_when_there_is_ro
         await split.end()
 
     play(1, script, keep=1000)
+
+
+def test_an_image_for_another_machine_does_not_fill_the_disk() -> None:
+    """It had taken what was left, and who gives it left the view, too: nobody could go on."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        bridge, media = split.bridges[3], split.world.host("m3").media
+        reserve, spare = bridge.store.reserve, 1 << 20
+        reserve._options = attrs.evolve(reserve._options, soft_reserve_bytes=spare)
+        media.capacity = media.used + spare + (1 << 18)
+        least, written = spare, 0
+
+        async def large(write: Callable[[bytes], None]) -> Given | None:
+            nonlocal least, written
+            while True:
+                write(bytes(1 << 16))
+                written += 1 << 16
+                least = min(least, media.capacity - media.used)
+                await trio.sleep(0.001)
+
+        bridge.giving.source = large
+        bridge.giving.wanted(1, WantImage(0, 0, 0))
+        with trio.fail_after(10):
+            while not any("m3 image_not_given" in note for note in split.notes):
+                await trio.sleep(0.01)
+        assert written > 0
+        assert least == spare
+        await trio.sleep(2)
+        assert bridge.status().disk == "ok"
+        assert bridge.status().active
+        assert "row/outgoing" not in media.paths()
+
+    play(1, script)
