@@ -67,6 +67,7 @@ class Giving:
 
     async def run(self) -> None:
         """Until cancelled."""
+        await self._forget()  # what a process left that died
         while True:
             with trio.move_on_after(KEEP_SECONDS) as waiting:
                 await self._work.wait()

@@ -68,3 +68,18 @@ def test_an_image_for_another_machine_does_not_fill_the_disk() -> None:
         assert "row/outgoing" not in media.paths()
 
     play(1, script)
+
+
+def test_what_was_left_of_an_image_that_was_given_goes_at_the_next_start() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        media = split.world.host("m3").media
+        await split.bridges[3].store.disk.open("outgoing", create=True)
+        split.kill("m", 3)
+        assert "row/outgoing" in media.paths()
+        split.start_bridge(3)
+        await split.until()
+        assert "row/outgoing" not in media.paths()
+
+    play(1, script)
