@@ -539,7 +539,7 @@ def test_what_is_counted_of_a_row_counts_for_nothing_once_an_image_has_its_place
                 counted.set()
             return items
 
-        journal.store.read_items = slowly  # type: ignore[method-assign]
+        journal.store.read_items = slowly  # type: ignore[method-assign, assignment]
         await counting.wait()
         split.start_node(3)  # it has no state
         await counted.wait()
