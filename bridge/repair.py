@@ -411,7 +411,7 @@ class Repair:
                 self._links.flush()
 
     async def _answer(self, peer: int, positions: Iterable[int]) -> None:
-        size = 0
+        size = self._links.waiting_bytes(peer)  # of what was asked for before, over a slow link
         for position in positions:
             if size > ANSWER_BYTES:
                 return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from duckrow.bridge.messages import Ask
+from duckrow.bridge.repair import ANSWER_BYTES
 from duckrow.node import makers
 from duckrow.node.places import offset_of, segment_of
 from duckrow.node.reading import Pull
@@ -297,6 +299,30 @@ def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read() 
         await split.end()
 
     play(1, script)
+
+
+def test_what_is_asked_for_again_over_a_slow_link_does_not_cost_the_link() -> None:
+    """The first answer is still on its way, and the next would only wait behind it."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.producing = False
+        await trio.sleep(1)
+        bridge = split.bridges[3]
+        asked, waiting = tuple(range(bridge.store.position - 8, bridge.store.position)), 0
+        split.world.net.cut("m3", "m1")
+        for _ in range(60):
+            for _ in range(100):
+                bridge.repair.heard(1, Ask(asked))
+            await trio.sleep(0.001)
+            waiting = max(waiting, bridge.links.waiting_bytes(1))
+        assert ANSWER_BYTES < waiting < ANSWER_BYTES + 10_000
+        split.world.net.heal()
+        await split.until()
+        await split.end()
+        assert not any("link_too_slow" in note for note in split.notes)
+
+    play(1, script, keep=KEEP)
 
 
 def test_a_file_that_is_written_to_is_mended_once_the_disk_has_room_again() -> None:
