@@ -8,6 +8,7 @@ import trio
 from duckrow.bridge.messages import Ask
 from duckrow.bridge.repair import ANSWER_BYTES
 from duckrow.node import makers
+from duckrow.node.errors import Damaged
 from duckrow.node.places import offset_of, segment_of
 from duckrow.node.reading import Pull
 from duckrow.node.records import RecordKind, decode, seed_of
@@ -258,8 +259,11 @@ def test_who_cannot_count_the_view_for_what_nobody_has_any_more_takes_an_image()
         play(seed, script, keep=100)
 
 
-def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read() -> None:
-    """A start needs that place before a neighbour is linked, and nobody asks for it again: it was damaged for ever."""
+@pytest.mark.parametrize("away", [0, 15])
+def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read(away: int) -> None:
+    """A start needs that place before a neighbour is linked, and nobody asks for it again: it was damaged for ever.
+    If all are away for long, it goes on without, and takes an image when somebody wants to read the batch.
+    """
 
     async def script(split: Split) -> None:
         split.start_all()
@@ -290,12 +294,22 @@ def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read() 
                 media.flip(f"row/{segment_file(number)}", offset + 20)
                 lost += 1
             offset = record.end
+        split.world.net.partition(["m3"] if away else [], ["m1", "m2"])
         split.start_bridge(3)
         split.start_node(3)
+        await trio.sleep(away)
+        split.world.net.heal()
         await split.until()
+        if away:
+            with pytest.raises(Damaged):
+                await split.nodes[3].reader.pull(Pull("w", after=0))
+            with trio.fail_after(10):
+                while split.replaced != [3]:
+                    await trio.sleep(0.1)
+            await split.until()
         pulled = await split.nodes[3].reader.pull(Pull("w", after=0))
         assert [bytes(batch.body) for batch in pulled.batches] == [BODY]
-        assert not any("image_taken" in note for note in split.notes)
+        assert any("m3 image_taken" in note for note in split.notes) == bool(away)
         await split.end()
 
     play(1, script)
