@@ -61,7 +61,7 @@ async def open_bridged(
             row.lack()
         scrubs = ScrubRounds(state, env.wall_us, options.store, row.caches)
         scrubs.on_report = partial(tell_of_scrub, note)
-        row.on_give = lambda number: housekeeping.give_image(partial(row.give, number))
+        row.on_give = lambda number: housekeeping.give_image(row.giver(number))
         orderly = False
         try:
             async with trio.open_nursery() as nursery:

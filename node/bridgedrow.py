@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -27,7 +28,7 @@ from .env import Buffer, Env
 from .errors import Corrupt, DuckrowError, Full, Timeout, rebuilt
 from .events import WARNING, Note, unheard
 from .frames import Frame
-from .giving import Given
+from .giving import Given, Send
 from .limits import KIB, MIB
 from .reserve import OK
 from .row import Bundle, Item, RowStatus
@@ -70,6 +71,7 @@ class BridgedRow:
         self._on_tight: Callable[[], None] = lambda: None
         self.caches: Sequence[Scrub] = ()  # read the files of the node through
         self._lacks = False  # the index has lost something
+        self._connections = 0  # with a bridge, until now
         self._after: int | None = None  # position up to which items came
         self._items: deque[Item] = deque()
         self._came = self._unsaid = (
@@ -273,8 +275,13 @@ class BridgedRow:
         self._has_news = True
         self._taker.wake()
 
-    async def give(self, number: int, given: Given | None, data: bytes) -> None:
-        """A part of the image of that number, or what it is; see giving.py."""
+    def giver(self, number: int) -> Send:
+        """Of parts of the image of that number, and of what it is; see giving.py."""
+        return partial(self._give, self._connections, number)
+
+    async def _give(self, connection: int, number: int, given: Given | None, data: bytes) -> None:
+        if connection != self._connections:
+            return  # that bridge is gone, and the next one counts its images anew
         if given is not None:
             position, view, segments = given
             self._link.send(wire.given(number, position, view, segments))
@@ -303,6 +310,7 @@ class BridgedRow:
             )
         self.welcome = welcome
         self._status = self._status._replace(missing=())  # who ordered meanwhile is to hear of it
+        self._connections += 1
         self._came = self._unsaid = 0
         self._unsettled.doubt()
         self._ordered, self._ordered_until = welcome.ordered, 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
 
+from duckrow.node import housekeeping
 from duckrow.node.errors import Damaged
+from duckrow.node.giving import Given, Send, give
+from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB
 from duckrow.node.mending import Wound
 from duckrow.node.row import Item
@@ -587,3 +591,54 @@ def test_what_is_damaged_at_who_gives_an_image_is_mended_before_it_is_given(
     links = {1: (2, 3), 2: (1,), 3: (1,)}
     split = play(1, script, keep=KEEP, links=links)
     assert any("m3 image_taken" in note for note in split.notes)
+
+
+def test_an_image_that_was_begun_for_a_bridge_that_died_does_not_get_into_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each bridge counts its images from one, and a node goes on writing the old one down for a while."""
+    goes_on, calls = trio.Event(), 0
+
+    async def slowly(keeper: Keeper, send: Send) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            return await give(keeper, send)
+        await goes_on.wait()
+        await send(None, b"of the old one")
+        await send(None, b"")
+        return True
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        parts: list[bytes] = []
+        async with trio.open_nursery() as nursery:
+
+            async def take(write: Callable[[bytes], None]) -> None:
+                source = split.bridges[1].giving.source
+                assert source is not None
+                found.append(await source(write))
+
+            found: list[Given | None] = []
+            nursery.start_soon(take, lambda _: None)
+            await trio.sleep(0.1)
+            split.kill("m", 1)
+            split.start_bridge(1)
+            await split.until()
+            found.clear()  # the other one had nothing
+            nursery.start_soon(take, parts.append)
+            await trio.sleep(0.1)
+            assert parts == []
+            goes_on.set()
+            with trio.fail_after(5):
+                while not found:
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        assert found[0] is not None
+        assert b"of the old one" not in parts
+        await split.end()
+
+    monkeypatch.setattr(housekeeping, "give", slowly)
+    play(1, script)
