@@ -240,6 +240,7 @@ class Member:
         self.standing.now = now
         if self.standing.room.hear(disk, now):
             self.views.wedge()
+            self.neighbours.following.stop()  # what is followed is written, too
             self.neighbours.flood(Leave(self.standing.incarnation))
         self.views.try_install()
         self.neighbours.links_due = True

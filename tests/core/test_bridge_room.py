@@ -41,6 +41,26 @@ def test_when_there_is_room_again_it_follows_and_after_its_time_acts() -> None:
     assert cluster.acting() == [1, 2, 3]
 
 
+def test_who_follows_writes_no_more_either() -> None:
+    """It would use up the reserve, and its process would end."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.beats(14)
+    cluster.start(3).standing.room.until = 60.0  # it does not act before
+    cluster.submit(1, "a")
+    cluster.beats(2)
+    assert cluster.words(3) == ["a"]
+    hear_disk(cluster, 3, HARD)
+    cluster.submit(1, "b")
+    cluster.beats(5)
+    assert cluster.words(1) == ["a", "b"]
+    assert cluster.words(3) == ["a"]
+    hear_disk(cluster, 3, OK)
+    cluster.beats(3)
+
+    assert cluster.words(3) == ["a", "b"]
+
+
 def test_if_the_others_are_no_majority_all_wait_for_room() -> None:
     cluster = Cluster(1, 2)
     hear_disk(cluster, 2, HARD)
