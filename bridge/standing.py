@@ -43,6 +43,7 @@ class Standing:
     uncounted: bool  # damage hides what of the installed view is in the row: nothing can follow
     now: float  # of the input that is being handled
     active: bool = attrs.field(default=False, init=False)
+    wedged: int = attrs.field(default=0, init=False)  # the last view in which it ended acting (W1)
     stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
     awaits_image: bool = attrs.field(default=False, init=False)  # nobody has the next item any more
     leaves_until: float = attrs.field(default=0.0, init=False)  # till then they may let it go
@@ -117,6 +118,7 @@ class Standing:
             and len(self.newest.members) >= self.newest.min_copies
             and not self.diverged
             and not self.room.is_full
+            and self.wedged != self.newest.id  # it left: its clock starts at 0 with a view only
         )
 
     @property

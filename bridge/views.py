@@ -116,7 +116,7 @@ class Views:
 
     def wedge(self) -> None:
         """W1: no bundle, no ack, no delivery in this view any more, by this node."""
-        self.standing.active = False
+        self.standing.active, self.standing.wedged = False, self.standing.newest.id
 
     def _activate(self, view: int) -> None:
         """V10."""

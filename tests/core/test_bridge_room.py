@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from core.bridgecluster import Cluster
 from duckrow.bridge.room import Room
 from duckrow.bridge.timing import Timing
@@ -73,6 +75,21 @@ def test_if_the_others_are_no_majority_all_wait_for_room() -> None:
 
     assert cluster.acting() == [1, 2]
     assert cluster.words(1) == cluster.words(2) == ["a"]
+
+
+@pytest.mark.parametrize("ids", [(1,), (1, 2, 3)])
+def test_where_all_left_and_there_is_room_at_once_they_act_in_another_view(ids: tuple[int]) -> None:
+    """W1: In this one none of them acts again, so nobody may wait for that."""
+    cluster = Cluster(*ids)
+    cluster.beats(10)
+    for disk in (HARD, OK):
+        for id_ in ids:
+            cluster.members[id_].hear_disk(disk, cluster.now)
+    cluster.submit(1, "a")
+    cluster.beats(40)
+
+    assert cluster.acting() == list(ids)
+    assert cluster.words(1) == ["a"]
 
 
 def test_who_had_to_stay_although_it_left_is_not_taken_for_gone_in_the_next_view() -> None:
