@@ -188,6 +188,33 @@ def test_a_node_without_state_gets_an_image_for_what_is_damaged_and_dropped_else
         play(seed, script, keep=100)
 
 
+def test_what_hides_the_end_of_the_row_and_is_dropped_elsewhere_goes_with_an_image() -> None:
+    """It could not be counted what of the view is in the row, so nothing was ever added to it again."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        split.bridges[3].store.pin(999, 0, ())  # all of it: as if the node had not let it go yet
+        await trio.sleep(1)
+        end = split.bridges[3].store.position
+        split.kill("m", 3)
+        with trio.fail_after(60):
+            while min(split.bridges[each].store.floor for each in (1, 2)) <= end + 5:
+                await trio.sleep(0.2)
+        media = split.world.host("m3").media
+        for name in segments(split, 3)[-3:]:
+            for offset in range(600, len(media.content(name)) - 300, 300):
+                media.flip(name, offset)
+        split.start_bridge(3)
+        await trio.sleep(0.5)
+        assert split.bridges[3].journal.recovered.delivered is None
+        await split.until()
+        assert sum("m3 image_taken" in note for note in split.notes) == 1
+        await split.end()
+
+    for seed in (1, 2):
+        play(seed, script, keep=100)
+
+
 def test_what_cannot_be_put_back_is_replaced_by_one_image_and_not_looked_at_again() -> None:
     """The damaged file may still be there: nothing of the row lies in it any more."""
 
