@@ -27,7 +27,6 @@ class Recovered:
     register: Registered | None = None
     bundles: tuple[Bundle, ...] = ()  # of the installed view, past `delivered`, without gaps
     staged: tuple[Bundle, ...] = ()  # own, not settled and not in the row; in order of writing
-    damaged: bool = False  # something is lost that was acked: no memory of it can be exact
 
     @classmethod
     def of(cls, found: journal.Recovered) -> Recovered:
@@ -45,5 +44,4 @@ class Recovered:
             register=None if register is None else Registered(*register),
             bundles=found.bundles,
             staged=tuple(each for each in found.staged if each[:3] not in found.ordered),
-            damaged=found.damaged,
         )

@@ -39,7 +39,6 @@ class Standing:
     position: int
     delivered: dict[int, int]  # by origin, of the installed view
     acceptor: Acceptor  # of the register after the newest view
-    damaged: bool
     uncounted: bool  # damage hides what of the installed view is in the row: nothing can follow
     now: float  # of the input that is being handled
     active: bool = attrs.field(default=False, init=False)
@@ -68,7 +67,6 @@ class Standing:
             delivered=dict(recovered.delivered or {}),
             uncounted=recovered.delivered is None,
             acceptor=Acceptor.recovered(newest.id + 1, recovered.register),
-            damaged=recovered.damaged,
             now=now,
         )
 
@@ -141,9 +139,10 @@ class Standing:
         """X1; who has no room for what the next view brings does not carry it over.
 
         Nor does one that has not whole what it acked in this view: that are the items since the mark.
+        Damage that a start has found needs no word here: no view from before it lists this disk (U3).
         """
         mark = self.position - sum(self.delivered.values())
-        return not (self.damaged or self.room.is_full or self.hurt > mark) and is_exact(
+        return not (self.room.is_full or self.hurt > mark) and is_exact(
             self.newest,
             self.id,
             installed=self.installed,

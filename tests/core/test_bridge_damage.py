@@ -67,7 +67,7 @@ def test_who_does_not_know_what_of_the_view_is_in_its_row_follows_when_it_is_cou
     found = Disk.recovered
 
     def recovered(disk: Disk, id_: int, incarnation: int) -> Recovered:
-        return attrs.evolve(found(disk, id_, incarnation), delivered=None, damaged=True)
+        return attrs.evolve(found(disk, id_, incarnation), delivered=None)
 
     monkeypatch.setattr(Disk, "recovered", recovered)
     disk.uuid = bridgekit.disk(3, 9)  # damage may have hit a promise
@@ -103,7 +103,7 @@ def test_who_does_not_know_its_view_either_goes_on_in_the_right_one(
 
     def recovered(disk: Disk, id_: int, incarnation: int) -> Recovered:
         known = found(disk, id_, incarnation)
-        return attrs.evolve(known, newest=first, installed=first, delivered=None, damaged=True)
+        return attrs.evolve(known, newest=first, installed=first, delivered=None)
 
     monkeypatch.setattr(Disk, "recovered", recovered)
     disk.uuid = bridgekit.disk(3, 9)

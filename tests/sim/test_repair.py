@@ -82,6 +82,40 @@ def test_what_a_start_finds_is_mended_while_it_goes_on() -> None:
         play(seed, script, keep=KEEP)
 
 
+def test_who_came_back_after_damage_speaks_for_all_that_it_acked_since() -> None:
+    """X1: It had been inexact until its next start, so the last copy never went on."""
+
+    async def acts(split: Split, *ids: int) -> None:
+        with trio.fail_after(20):
+            while any(id_ not in split.bridges for id_ in ids) or not all(
+                split.bridges[id_].status().active and split.bridges[id_].status().members == ids
+                for id_ in ids
+            ):
+                await trio.sleep(0.1)
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        await trio.sleep(1)
+        split.kill("m", 3)
+        media = split.world.host("m3").media
+        for name in segments(split, 3)[-3:]:
+            for offset in range(600, len(media.content(name)) - 300, 300):
+                media.flip(name, offset)
+        split.start_bridge(3)
+        await split.until()
+        assert split.bridges[3].journal.recovered.damaged
+        split.kill("m", 1)
+        await acts(split, 2, 3)
+        split.kill("m", 2)
+        split.start_bridge(1)
+        await acts(split, 1, 3)
+        split.start_bridge(2)
+        await split.until()
+        await split.end()
+
+    play(4, script, keep=KEEP)
+
+
 def test_without_anybody_to_ask_it_is_told_and_mended_when_somebody_is_back() -> None:
     async def script(split: Split) -> None:
         await busy(split)
