@@ -204,7 +204,7 @@ class Admin:
             raise Refused(
                 f"this is {self._name(standing.id)}: ask {self._name(id_)}, if that shall go on"
             )
-        if not standing.newest.id or not standing.keeps_row:
+        if not standing.installed or not standing.keeps_row:
             raise Refused("this machine has no row to go on with")
         if standing.active:
             raise Refused(

@@ -204,7 +204,7 @@ class Member:
 
     def force(self, cluster: bytes, lineage: int, now: float) -> None:
         """An operator has this machine go on alone, as another cluster (R4)."""
-        assert self.standing.newest.id and self.standing.keeps_row and not self.standing.active
+        assert self.standing.installed and self.standing.keeps_row and not self.standing.active
         self.standing.now = now
         self.views.force(cluster, lineage)
 

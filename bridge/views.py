@@ -54,7 +54,8 @@ class Views:
         else:
             held = ordering.old or Streams(standing.installed, {}, {}, {})
         ordering.old = held
-        standing.diverged = False  # the row here is the row from now on
+        # The row here is the row from now on, and of the view nothing comes that is not in it yet.
+        standing.diverged = standing.uncounted = False
         me = standing.id, standing.uuid, standing.incarnation
         cut = held.journaled_on(standing.delivered)
         self._know(forced_view(standing.newest, *me, cut, cluster, lineage))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from core import bridgekit
 from core.bridgecluster import Cluster
 from duckrow.bridge.messages import Acks, Prepare, Promise
+from duckrow.bridge.recovered import Recovered
 from duckrow.node.row import View
+from sim.protocol_disk import Disk
 
 OTHER = b"o" * 16
 
@@ -114,6 +117,26 @@ def test_power_may_be_lost_at_any_record_of_it(kept: int) -> None:
     else:
         assert kept == 0
         assert cluster.acting() == []
+
+
+def test_damage_may_hide_what_of_the_view_is_in_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R4: Nobody is left of whom it could be mended, so it had never gone on."""
+    cluster = alone()
+    cluster.stop(1)
+    found = Disk.recovered
+
+    def recovered(disk: Disk, id_: int, incarnation: int) -> Recovered:
+        return attrs.evolve(found(disk, id_, incarnation), delivered=None, bundles=())
+
+    monkeypatch.setattr(Disk, "recovered", recovered)
+    cluster.disks[1].uuid = bridgekit.disk(1, 9)  # damage may have hit a promise
+    cluster.start(1)
+    force(cluster, 1)
+    cluster.submit(1, "more")
+    cluster.settle()
+
+    assert cluster.acting() == [1]
+    assert cluster.words(1) == ["first", "more"]
 
 
 def test_views_that_it_has_not_had_may_be_skipped() -> None:
