@@ -50,6 +50,7 @@ class Standing:
     founding: bool = attrs.field(
         default=False, init=False
     )  # the first view is not durable yet (G1)
+    founding: bool = attrs.field(default=False, init=False)  # its view is not durable yet (G1)
     room: Room = attrs.field(init=False)
     diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
     hurt: int = attrs.field(default=0, init=False)  # position up to which items are damaged here

@@ -83,7 +83,7 @@ class Streams:
         if stream is None or s <= stream.have:
             return False
         stream.have = stream.base = s
-        for held in [n for n in stream.bundles if n <= s]:
+        for held in [n for n in stream.bundles if stream.journaled < n <= s]:
             del stream.bundles[held]
         self._count(origin)
         return True
@@ -121,10 +121,14 @@ class Streams:
     def drop_older(self) -> None:
         """What the next view may ask a voter for that follows too slowly is no older than this: an origin
         that makes one more has delivered what it made so many before (B1, F10).
+
+        What it has accepted with the next view stays: it has to be able to install that by itself (V6).
         """
-        for origin, stream in self.of.items():
+        for stream in self.of.values():
             while stream.base < stream.have - ORIGIN_BUNDLES_MAX:
-                self.drop(origin, stream.base + 1)
+                stream.base += 1
+                if stream.base > stream.journaled:
+                    stream.bundles.pop(stream.base, None)
 
     def after(self, origin: int, s: int) -> Iterator[Bundle]:
         """What is held of a stream past s, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import attrs
 import pytest
 
 from core.bridgecluster import TIMING, Cluster
@@ -11,9 +12,13 @@ from core.bridgekit import bundle, run, view
 from duckrow.bridge.messages import (
     Accept,
     Accepted,
+    Acks,
+    Base,
     Control,
     Decided,
     Fetch,
+    Follow,
+    Join,
     Message,
     Prepare,
     Promise,
@@ -22,7 +27,8 @@ from duckrow.bridge.messages import (
 )
 from duckrow.bridge.tails import parts
 from duckrow.node.commands import Command
-from duckrow.node.limits import BUNDLE_BYTES_MAX
+from duckrow.node.limits import BUNDLE_BYTES_MAX, ORIGIN_BUNDLES_MAX
+from duckrow.node.row import Bundle
 
 # The wedge.
 
@@ -231,6 +237,46 @@ def test_a_value_is_accepted_only_when_it_could_be_installed() -> None:
     assert cluster.said(3, Accepted) == [Accepted(2, (1, 1))]
     assert cluster.disks[3].holds_durably(made)
     assert cluster.members[3].ordering.streams.of[1].have == 0  # the feed goes on where it was
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+def test_what_was_accepted_is_held_until_it_is_installed(*, jumps: bool) -> None:
+    """V6: It was forgotten when what was late of the feed came, or a feed that began further on.  Then
+    only the next start of that machine could have installed it, if the only member died.
+    """
+    cluster = Cluster(1, 2, 3, witnesses=(2,))
+    cluster.stop(3)
+    cluster.beats(14)
+    cluster.stops = lambda _a, _b, message: isinstance(getattr(message, "payload", None), Join)
+    cluster.start(3)
+    cluster.beats(2)  # its row ends with the mark of a view of 1 alone, and then falls behind
+    cluster.stops = lambda _a, b, message: b == 3 and isinstance(message, Follow)
+    many = ORIGIN_BUNDLES_MAX - 4
+    for number in range(many):
+        cluster.submit(1, f"{number}")
+        cluster.settle()
+    made = [
+        Bundle(2, 1, s, 1000 + s, 0, (Command(f"{s - 1}".encode()),))
+        for s in range(many + 1, many + 11)
+    ]
+    before = cluster.view(3)
+    after = attrs.evolve(before, id=3, cut=((1, many + 10),), cont=(1,))
+    cluster.stop(1)
+    cluster.control(3, 2, Prepare(3, (1 << 60, 2), before))
+    cluster.control(3, 2, Tail(2, tuple(made)))
+    cluster.control(3, 2, Accept(3, (1 << 60, 2), after, before))
+    cluster.settle()
+    assert len(cluster.said(3, Accepted)) == 1
+    if jumps:
+        cluster.receive(3, 2, Base(2, 1, many + 5))
+        made = made[5:]
+    for bundle in made:
+        cluster.receive(3, 2, bundle)
+    cluster.receive(3, 2, Acks(2, 1, many + 10, {1: many + 6}, 1 << 30))
+    cluster.control(3, 2, Decided(after))
+    cluster.settle()
+
+    assert cluster.words(3) == [f"{number}" for number in range(many + 10)]
 
 
 def lacks_a_tail(dead: Collection[int] = (), cont: tuple[int, ...] = (1,)) -> Cluster:
