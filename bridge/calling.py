@@ -143,7 +143,7 @@ class Calling:
         if standing.active:
             alive = [member.id for member in view.members if member.id not in suspects]
             rank = sorted(alive).index(standing.id) if standing.id in alive else 0
-            changes = self._wants_in() or self._wants_change(suspects)
+            changes = bool(self.want_in()) or self._wants_change(suspects)
             exhausted = self.ordering.clock >= CLOCK_MAX
             return rank if suspects or exhausted or (rank == 0 and changes) else None
         rank = 1 + sorted(voter[0] for voter in view.voters).index(standing.id)
@@ -163,8 +163,9 @@ class Calling:
         patience = self.patience(carried=True) if alive else self.standing.timing.retry
         return now - self._promised_at <= patience
 
-    def _wants_in(self) -> bool:
-        """Somebody who would be let in (R1, U3), and is not held off (S6)."""
+    def want_in(self) -> set[int]:
+        """Who would be let in (R1, U3), and is not held off (S6)."""
+        found = set()
         view, position = self.standing.newest, self.standing.position
         for id_, join in self.joins().items():
             behind = join.position < position - self.standing.timing.lag_items
@@ -178,8 +179,8 @@ class Calling:
             else:
                 wanted = not behind and incarnation_of(view, id_) != join.incarnation
             if wanted:
-                return True
-        return False
+                found.add(id_)
+        return found
 
     def _wants_change(self, suspects: Collection[int]) -> bool:
         """An operator wants something that can be had now."""

@@ -175,6 +175,9 @@ class Council:
         )
         if value is not None:
             proposal.value = value
+            ids = {member.id for member in value.members} | {v[0] for v in value.voters if not v[3]}
+            self.suspicion.put_off(proposal.promises.keys() - ids, now)
+            self.suspicion.left_out(self.calling.want_in() - ids, now)
             self.neighbours.flood(Accept(proposal.register, proposal.ballot, value, proposal.view))
         elif proposal.all_answered() or now >= proposal.began + last:
             self._fail()  # an exact member that is heard a moment later would have saved it

@@ -6,7 +6,8 @@ Four signs, each enough:
               a cut between two who both see a third makes nobody suspect anybody.  Who hung up is
               missed sooner: the kernel does so for a process that died (S3)
     stall     the head of the order waits for an ack (S2): a hung disk beats, and is as bad as death;
-              until then the slowest sets the pace (F11)
+              until then the slowest sets the pace (F11).  So is one that never begins to act, since
+              the rest of the row, or its disk, takes too long (V11)
     proof     a later incarnation speaks (S3)
     word      it said that it leaves; a view that names it all the same could not do without it (S3)
 """
@@ -32,17 +33,18 @@ class Pulse:
     last: float
     mean: float
     deviation: float = 0.0
+    came: bool = False  # it has begun to act in the view
 
     def beat(self, now: float) -> None:
         gap = now - self.last
-        self.last = now
+        self.last, self.came = now, True
         self.deviation += SMOOTH * (abs(gap - self.mean) - self.deviation)
         self.mean += SMOOTH * (gap - self.mean)
 
 
 @attrs.define
 class HeldOff:
-    """One that stalled: not let in again before its time (S6)."""
+    """One that was too slow: not let in again before its time (S6)."""
 
     until: float
     delay: float
@@ -64,19 +66,26 @@ class Suspicion:
     _head_since: float = attrs.field(default=0.0, init=False)
     _waited: float = attrs.field(default=0.0, init=False)  # for it, while this node acted
     _lacking: tuple[int, ...] = attrs.field(default=(), init=False)
+    _members: tuple[tuple[int, int], ...] = attrs.field(default=(), init=False)
+    _left_out: dict[int, int] = attrs.field(factory=dict, init=False)  # how often, since it came
+    _absent: frozenset[int] = attrs.field(default=frozenset(), init=False)  # they never came
 
     def watch(self, view: View, now: float) -> None:
         """A new view: its members have all the time that members have."""
         for member in view.members:
             pulse = self._pulses.setdefault(member.id, Pulse(now, self.timing.beat))
             pulse.last = now
+            pulse.came = pulse.came and view.id == self._view
+        self._members = tuple((member.id, member.incarnation) for member in view.members)
         self._dead &= {(member.id, member.incarnation) for member in view.members}
         if view.id != self._view:
             self._view = view.id
             self._leaving.clear()
         self._head, self._lacking, self._waited = None, (), 0.0
+        self._absent = frozenset()
 
     def beat(self, member: int, now: float) -> None:
+        self._left_out.pop(member, None)
         self._pulses.setdefault(member, Pulse(now, self.timing.beat)).beat(now)
 
     def linked(self, neighbour: int) -> None:
@@ -103,6 +112,13 @@ class Suspicion:
             self._head, self._head_since = head, now
         self._lacking = tuple(lacking) if head is not None else ()
         self._waited = now - self._head_since
+        gone = self.gone()  # a later run of those may be quicker
+        self._absent = frozenset(
+            member
+            for member, incarnation in self._members
+            if member != self.me and (member, incarnation) not in gone
+            if not self._pulses[member].came and self.silent(member, now)
+        )
 
     def awaited(self, seconds: float) -> list[int]:
         """Whose acks the head of the order has lacked for so long."""
@@ -134,11 +150,29 @@ class Suspicion:
     def ejected(self, members: Iterable[int], now: float) -> None:
         """The next view is without these; those that stalled wait longer each time (S6)."""
         for member in sorted(set(members) & self._stalling()):
-            before = self._held_off.get(member)
-            delay = self.timing.readmit_min
-            if before is not None and now - before.until < self.timing.conduct:
-                delay = min(2 * before.delay, self.timing.readmit_max)
-            self._held_off[member] = HeldOff(now + delay, delay)
+            self._hold_off(member, now)
+
+    def put_off(self, alive: Iterable[int], now: float) -> None:
+        """The next view is without these, which run; so do those of them that did not come (V11)."""
+        for member in sorted(set(alive) & self._absent):
+            self._hold_off(member, now)
+
+    def left_out(self, asked: Iterable[int], now: float) -> None:
+        """These want in, and were not heard in time: from the second time on they wait, too (S6).
+
+        Or each view would be followed by the next one that is without them, for ever.
+        """
+        for member in sorted(asked):
+            self._left_out[member] = self._left_out.get(member, 0) + 1
+            if self._left_out[member] > 1 and not self.holds_off(member, now):
+                self._hold_off(member, now)
+
+    def _hold_off(self, member: int, now: float) -> None:
+        before = self._held_off.get(member)
+        delay = self.timing.readmit_min
+        if before is not None and now - before.until < self.timing.conduct:
+            delay = min(2 * before.delay, self.timing.readmit_max)
+        self._held_off[member] = HeldOff(now + delay, delay)
 
     def holds_off(self, id_: int, now: float) -> bool:
         held = self._held_off.get(id_)
@@ -147,4 +181,4 @@ class Suspicion:
     def held_off(self, view: View, now: float) -> set[int]:
         """Whom the view after this one is better off without (S2, S6)."""
         late = {voter[0] for voter in view.voters if self.holds_off(voter[0], now)}
-        return late | self._stalling()
+        return late | self._stalling() | self._absent

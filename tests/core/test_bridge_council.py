@@ -270,8 +270,8 @@ def test_what_was_accepted_is_held_until_it_is_installed(*, jumps: bool) -> None
     if jumps:
         cluster.receive(3, 2, Base(2, 1, many + 5))
         made = made[5:]
-    for bundle in made:
-        cluster.receive(3, 2, bundle)
+    for late in made:
+        cluster.receive(3, 2, late)
     cluster.receive(3, 2, Acks(2, 1, many + 10, {1: many + 6}, 1 << 30))
     cluster.control(3, 2, Decided(after))
     cluster.settle()

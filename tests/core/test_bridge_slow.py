@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 
 import pytest
 
 from core.bridgecluster import Cluster
 from core.bridgekit import run
-from duckrow.bridge.messages import Follow, Prepare
+from duckrow.bridge.messages import Follow, Message, Prepare
 from duckrow.bridge.timing import Timing
 from duckrow.node.limits import ORIGIN_BUNDLES_MAX
 
@@ -62,6 +63,65 @@ def test_who_stalled_is_not_forgotten_in_a_ballot_that_takes_longer_than_a_beat(
 
     for id_ in (1, 2):
         assert cluster.members[id_].suspicion.holds_off(3, cluster.now)
+
+
+@pytest.mark.parametrize("late", [9, 12, 20])
+def test_one_that_comes_back_with_a_slow_disk_keeps_the_others_from_nothing(late: int) -> None:
+    """V11, S6: It is let in and does not begin to act in time, or is not even heard in time, asks again,
+    and the others never had a view in which they could order anything.
+    """
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.submit(1, "gone on")
+    cluster.beats(14)
+    cluster.slow = {3}
+    cluster.start(3)
+    due, stood, views = deque[int](), 0, cluster.view(1).id
+    for tick in range(400):
+        before = len(cluster.words(1))
+        cluster.submit(1, f"{tick}")
+        cluster.beats()
+        stood += len(cluster.words(1)) == before
+        due.extend([tick + late] * (len(cluster._syncs[3]) - len(due)))
+        while due and due[0] <= tick:
+            due.popleft()
+            cluster.sync(3, 1)
+
+    assert stood < 60, "of 400 tenths of a second"
+    assert cluster.view(1).id - views <= 10
+    cluster.slow = set()
+    cluster.beats(350)
+    assert cluster.acting() == [1, 2, 3]
+
+
+def test_who_follows_slowly_keeps_the_others_from_little() -> None:
+    """V11: As close as it is, the rest of the row takes too long for a view to wait for it."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.beats(14)
+    for number in range(200):
+        cluster.submit(1, f"{number}")
+        cluster.settle()
+    held = deque[tuple[int, Message]]()
+
+    def late(a: int, b: int, message: Message) -> bool:
+        follows = b == 3 and isinstance(message, Follow)
+        if follows:
+            held.append((a, message))
+        return follows
+
+    cluster.stops = late
+    cluster.start(3)
+    stood = 0
+    for tick in range(400):
+        before = len(cluster.words(1))
+        cluster.submit(1, f"more {tick}")
+        cluster.beats()
+        stood += len(cluster.words(1)) == before
+        for _ in range(min(2, len(held))):
+            cluster.receive(3, *held.popleft())
+
+    assert stood < 60, "of 400 tenths of a second"
 
 
 def test_it_follows_meanwhile_and_comes_back_after_its_time() -> None:

@@ -207,6 +207,8 @@ def test_a_later_incarnation_proves_the_former_one_dead_at_once() -> None:
 def test_one_that_stalls_again_and_again_is_let_in_later_each_time() -> None:
     """S6."""
     found = suspicion()
+    for member in (2, 3):
+        found.beat(member, 0.0)
     now, waits = 0.0, []
     for s in range(1, 5):
         found.waits((1, 1, s), [3], now)
