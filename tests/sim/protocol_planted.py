@@ -123,7 +123,7 @@ _BUGS = [
         "nothing is acked after the report",
         (
             "bridge/views.py",
-            "        self.standing.active = False\n",
+            "        self.standing.active, self.standing.wedged = False, self.standing.newest.id\n",
             "        pass\n",
         ),
         profile=MIXED,
@@ -568,8 +568,8 @@ _BUGS = [
         "a founder makes one first view, whatever dies",
         (
             "bridge/member.py",
-            "                self.outbox.when_durable(partial(self.neighbours.flood, Decided(view)))\n",
-            "                self.neighbours.flood(Decided(view))\n",
+            "                self.outbox.when_durable(partial(self._founded, view))\n",
+            "                self._founded(view)\n",
         ),
         profile=MIXED,
     ),
