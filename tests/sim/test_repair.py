@@ -113,7 +113,7 @@ def test_who_came_back_after_damage_speaks_for_all_that_it_acked_since() -> None
         await split.until()
         await split.end()
 
-    play(4, script, keep=KEEP)
+    play(6, script, keep=KEEP)
 
 
 def test_without_anybody_to_ask_it_is_told_and_mended_when_somebody_is_back() -> None:
