@@ -368,13 +368,8 @@ class Member:
             view = first_view(self._charter, self.standing.id, self.calling.joins())
             if view is not None:
                 # Not said before it is durable: after a restart its founder would make another one.
-                self.standing.founding = True
                 self.views.learn(view)
-                self.outbox.when_durable(partial(self._founded, view))
-
-    def _founded(self, view: View) -> None:
-        self.standing.founding = False
-        self.neighbours.flood(Decided(view))
+                self.outbox.when_durable(partial(self.neighbours.flood, Decided(view)))
 
     def _join(self) -> None:
         """Says that this process runs and is no active member (S3, R1, U3)."""

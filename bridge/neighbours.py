@@ -130,7 +130,7 @@ class Neighbours:
             self.reroute()
         if not self._agrees(peer, link):
             return
-        if link.view < self.standing.newest.id and not self.standing.founding:
+        if link.view < self.standing.newest.id:
             self.send(peer, Newer(self.standing.newest))
         self._feed(peer, neighbour, link, streams)
         if link.follow is None or neighbour.served is None or link.follow[0] != neighbour.served[0]:

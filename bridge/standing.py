@@ -46,7 +46,6 @@ class Standing:
     stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
     awaits_image: bool = attrs.field(default=False, init=False)  # nobody has the next item any more
     leaves_until: float = attrs.field(default=0.0, init=False)  # till then they may let it go
-    founding: bool = attrs.field(default=False, init=False)  # its view is not durable yet (G1)
     room: Room = attrs.field(init=False)
     diverged: bool = attrs.field(default=False, init=False)  # its row is not that of the others
     hurt: int = attrs.field(default=0, init=False)  # position up to which items are damaged here

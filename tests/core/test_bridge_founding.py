@@ -8,7 +8,7 @@ from core.bridgekit import disk, run
 from duckrow.bridge.effects import Effect, Learned, Send, Sync
 from duckrow.bridge.founding import Charter
 from duckrow.bridge.member import Member
-from duckrow.bridge.messages import Control, Decided, Join, Link, Newer
+from duckrow.bridge.messages import Control, Decided, Join
 from duckrow.bridge.recovered import Recovered
 from duckrow.node.forms import Start
 
@@ -27,10 +27,13 @@ def hears(member: Member, join: Join) -> list[Effect]:
     return member.take_effects(0.0, 1)
 
 
-def told(effects: list[Effect]) -> list[Decided | Newer]:
+def told(effects: list[Effect]) -> list[Decided]:
     sent = [each.message for each in effects if isinstance(each, Send)]
-    said = [each.payload if isinstance(each, Control) else each for each in sent]
-    return [each for each in said if isinstance(each, Decided | Newer)]
+    return [
+        message.payload
+        for message in sent
+        if isinstance(message, Control) and isinstance(message.payload, Decided)
+    ]
 
 
 def test_a_founder_tells_nobody_of_its_view_before_it_is_durable() -> None:
@@ -42,13 +45,8 @@ def test_a_founder_tells_nobody_of_its_view_before_it_is_durable() -> None:
     (view,) = [each.view for each in effects if isinstance(each, Learned)]
     (token,) = [each.token for each in effects if isinstance(each, Sync)]
     assert told(effects) == []
-    blank = Link(0, 0, (0, b""), 1, "ok", {2: (2,)}, {}, None)
-    member.receive(2, blank, 0.1)
-    assert told(member.take_effects(0.1, 1)) == []
-    member.synced(token, 0.2)
-    assert told(member.take_effects(0.2, 1)) == [Decided(view)]
-    member.receive(2, blank, 0.3)
-    assert told(member.take_effects(0.3, 1)) == [Newer(view)]
+    member.synced(token, 0.1)
+    assert told(member.take_effects(0.1, 1)) == [Decided(view)]
 
 
 def test_where_one_of_them_knows_a_view_none_is_made() -> None:
