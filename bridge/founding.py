@@ -2,8 +2,8 @@
 
 The founder with the lowest id makes it when *all* of them are heard and blank.  Each needs it before
 anything can be ordered, since every member has to ack, so a founding that goes wrong loses nothing: whoever
-got another first view is refused by its cluster id, loudly.  Who is not blank never founds; so the
-founder tells nobody before it is durable, or its next process might make another one.
+got another first view is refused by its cluster id, loudly.  Who is not blank never founds; so nobody
+knows it before it is durable, the founder itself neither, or its next process might make another one.
 """
 
 from __future__ import annotations

@@ -364,11 +364,13 @@ class Member:
 
     def _found(self) -> None:
         """G1: only where nothing is known of any view."""
-        if self.standing.newest is NOTHING and self._charter is not None:
+        blank = self.standing.newest is NOTHING and self.views.founded is None
+        if blank and self._charter is not None:
             view = first_view(self._charter, self.standing.id, self.calling.joins())
             if view is not None:
                 # Not said before it is durable: after a restart its founder would make another one.
-                self.views.learn(view)
+                # Nor learned, which the flood does as well: who knows a view tells of it.
+                self.views.found(view)
                 self.outbox.when_durable(partial(self.neighbours.flood, Decided(view)))
 
     def _join(self) -> None:

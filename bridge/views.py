@@ -36,6 +36,15 @@ class Views:
     neighbours: Neighbours
     ordering: Ordering
     suspicion: Suspicion
+    founded: View | None = attrs.field(default=None, init=False)  # made by this process
+
+    def found(self, view: View) -> None:
+        """G1: it is written down; this node learns it like all others, when that is durable.
+
+        A view that is known here is told to every neighbour that knows less.
+        """
+        self.founded = view
+        self.outbox.put(Learned(view))
 
     def learn(self, view: View) -> None:
         """V7: a decided view, from anywhere."""
@@ -44,6 +53,8 @@ class Views:
             return
         if standing.newest.id and view.cluster != standing.newest.cluster:
             return  # rows of different clusters never merge (N7)
+        if not standing.newest.id and self.founded not in (None, view):
+            return  # the first one is written down already, and it is not this
         self._know(view)
 
     def force(self, cluster: bytes, lineage: int) -> None:
@@ -70,7 +81,8 @@ class Views:
         standing.acceptor = Acceptor(view.id + 1)
         standing.active = False
         standing.learned.append(standing.now)
-        self.outbox.put(Learned(view))
+        if view != self.founded:
+            self.outbox.put(Learned(view))
         self.suspicion.watch(view, standing.now)
         self.neighbours.new_view()
         self.try_install()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 
+import attrs
+
 from core.bridgekit import disk, run
-from duckrow.bridge.effects import Effect, Learned, Send, Sync
+from duckrow.bridge.effects import Effect, Learned, Place, Send, Sync
 from duckrow.bridge.founding import Charter
 from duckrow.bridge.member import Member
-from duckrow.bridge.messages import Control, Decided, Join
+from duckrow.bridge.messages import Control, Decided, Join, Link, Newer
 from duckrow.bridge.recovered import Recovered
 from duckrow.node.forms import Start
+from duckrow.node.row import View
 
 CHARTER = Charter(((1, 1, True), (2, 1, True)), b"c" * 16, 7, "fsync")
+BLANK = Link(0, 0, (0, b""), 1, "ok", {2: (2,)}, {}, None)
 
 
 def founder() -> Member:
@@ -25,6 +29,10 @@ def hears(member: Member, join: Join) -> list[Effect]:
     member.link_up(2, 0.0)
     member.receive(2, Control(2, run(2), 1, None, join), 0.0)
     return member.take_effects(0.0, 1)
+
+
+def learned(effects: list[Effect]) -> list[View]:
+    return [each.view for each in effects if isinstance(each, Learned)]
 
 
 def told(effects: list[Effect]) -> list[Decided]:
@@ -42,15 +50,58 @@ def test_a_founder_tells_nobody_of_its_view_before_it_is_durable() -> None:
 
     effects = hears(member, Join(run(2), disk(2), 0, 0))
 
-    (view,) = [each.view for each in effects if isinstance(each, Learned)]
+    (view,) = learned(effects)
     (token,) = [each.token for each in effects if isinstance(each, Sync)]
     assert told(effects) == []
     member.synced(token, 0.1)
     assert told(member.take_effects(0.1, 1)) == [Decided(view)]
 
 
+def test_a_neighbour_hears_nothing_of_a_founded_view_before_that_is_durable() -> None:
+    """G1: the one of seed 905403 was told what links tell each other, and had the first of two first views."""
+    member = founder()
+    (view,) = learned(hears(member, Join(run(2), disk(2), 0, 0)))
+
+    member.receive(2, BLANK, 0.0)
+    member.beat(0.1)
+    effects = member.take_effects(0.1, 1)
+
+    sent = [each.message for each in effects if isinstance(each, Send)]
+    links = [message for message in sent if isinstance(message, Link)]
+    assert [(link.view, link.position, link.cluster) for link in links] == [(0, 0, b"")]
+    assert Newer(view) not in sent
+    assert not [each for each in effects if isinstance(each, Place)], "its node would hear of it"
+    member.synced(1, 0.2)
+    assert Place(1, view) in member.take_effects(0.2, 1)
+
+
+def test_a_founded_view_is_written_once() -> None:
+    """G1."""
+    member = founder()
+    join = Join(run(2), disk(2), 0, 0)
+    (view,) = learned(hears(member, join))
+
+    member.receive(2, Control(2, run(2), 2, None, join), 0.0)
+    assert learned(member.take_effects(0.0, 1)) == []
+    member.synced(1, 0.1)
+    assert learned(member.take_effects(0.1, 1)) == []
+    assert member.standing.newest == view
+
+
+def test_a_founder_takes_no_other_view_while_its_own_becomes_durable() -> None:
+    """G1: it has been written down, and the next process would begin with it."""
+    member = founder()
+    (view,) = learned(hears(member, Join(run(2), disk(2), 0, 0)))
+
+    for id_ in (1, 5):
+        member.receive(2, Newer(attrs.evolve(view, id=id_, cluster=b"d" * 16)), 0.0)
+    assert learned(member.take_effects(0.0, 1)) == []
+    member.synced(1, 0.1)
+    assert member.standing.newest == view
+
+
 def test_where_one_of_them_knows_a_view_none_is_made() -> None:
     """G1."""
     effects = hears(founder(), Join(run(2), disk(2), 3, 9))
 
-    assert [each for each in effects if isinstance(each, Learned)] == []
+    assert learned(effects) == []
