@@ -55,7 +55,9 @@ class Asking:
 
     def want(self, positions: Iterable[int]) -> None:
         """These, and no others."""
-        self._wanted = dict.fromkeys(sorted(positions))
+        before, self._wanted = self._wanted, dict.fromkeys(sorted(positions))
+        if not self._wanted.keys() <= before.keys():
+            self.hopeless = False  # nobody was asked for what is new
         self._tried = {p: peers for p, peers in self._tried.items() if p in self._wanted}
 
     def came(self, position: int, now: float) -> None:
@@ -75,8 +77,8 @@ class Asking:
         self._end_question(now, kept)
         question = None if self._asked is not None else self._choose(kept)
         if question is None and self._asked is None and self._wanted:
+            self.hopeless = True
             if self._rest == NEVER:
-                self.hopeless = True
                 self._delay = min(max(2 * self._delay, REST_SECONDS[0]), REST_SECONDS[1])
                 self._rest = now + self._delay
             elif now >= self._rest:

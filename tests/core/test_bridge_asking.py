@@ -122,6 +122,22 @@ def test_nobody_there_is_hopeless_until_somebody_comes() -> None:
     assert not asking.hopeless
 
 
+def test_that_nobody_has_one_item_says_nothing_of_another_that_was_not_asked_for_yet() -> None:
+    """Readers were told that nobody has it, and an image was given without it, before anybody could answer."""
+    asking = Asking()
+    asking.want([5])
+    asking.step(0.0, {2: WHOLE})
+    asking.step(2.0, {2: WHOLE})
+    assert asking.hopeless
+    asking.want([5, 7])
+
+    assert asking.step(2.1, {2: WHOLE}) == Question(2, (7,))
+    assert not asking.hopeless
+    assert asking.step(4.1, {2: WHOLE}) == Question(2, (5, 7)), "all are asked again meanwhile"
+    asking.want([5, 7, 9])
+    assert not asking.hopeless
+
+
 def test_who_gave_something_else_is_not_asked_again_before_the_others() -> None:
     asking = Asking()
     asking.want([5])
