@@ -5,7 +5,8 @@
 
 One image at a time, for all who ask.  As long as one of them does, what it speaks of is *pinned*: those
 segments, and the row behind it, which the taker will follow.  With the node dead there is none; on a
-full disk, or as long as damage hides what the row has of the view, there is none either.
+full disk, or as long as damage hides what the row has of the view, there is none either.  Who needs one
+itself takes that first: what lacks here would lack there, and nobody would know.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ from duckrow.node.wakeup import Wakeup
 from .imageforms import ImageMessage, ImageOffer, ImageSlice, NoImage, WantImage
 from .links import Links
 from .repair import Repair
+from .standing import Standing
 
 OUTGOING: Final = "outgoing"
 SLICE_BYTES: Final = 256 * KIB
 MAKE_SECONDS: Final = 60.0  # for the node to tell the next part of its state
 KEEP_SECONDS: Final = 30.0  # after somebody asked for a part of it
 MEND_SECONDS: Final = 20.0  # for what is damaged of it
+OWN_SECONDS: Final = 60.0  # for an image that is needed here; then nobody may have a better one
 READ_BYTES: Final = 256 * KIB
 PIN: Final = 1
 # Writes what the node tells with the function; None: it has nothing to tell.
@@ -52,11 +55,17 @@ class _Wanted(NamedTuple):
 
 class Giving:
     def __init__(
-        self, disk: Disk, journal: Journal, links: Links, repair: Repair, note: Note
+        self,
+        disk: Disk,
+        journal: Journal,
+        links: Links,
+        repair: Repair,
+        standing: Standing,
+        note: Note,
     ) -> None:
         self.source: Source | None = None  # the node beside it, while there is one
         self._disk, self._journal, self._store = disk, journal, journal.store
-        self._links, self._repair, self._note = links, repair, note
+        self._links, self._repair, self._standing, self._note = links, repair, standing, note
         self._offer: ImageOffer | None = None
         self._wanted: deque[_Wanted] = deque()
         self._work = Wakeup()
@@ -76,13 +85,25 @@ class Giving:
             while self._wanted:
                 peer, want = self._wanted.popleft()
                 try:
+                    self._check()
                     answer = await self._answer(want)
+                    self._check()  # it may just have turned out
                 except (Corrupt, NotFound, OSError) as error:
                     self._note(WARNING, "image_not_given peer=%d error=%s", peer, error)
                     await self._forget()
                     answer = NoImage(want.image)
                 self._links.put(peer, answer)
                 self._links.flush()
+
+    def _check(self) -> None:
+        """
+        Raises:
+            Corrupt: an image is to take the place of the row here first.
+        """
+        standing = self._standing
+        since = trio.current_time() - standing.stateless_since
+        if standing.stateless and since < OWN_SECONDS:
+            raise Corrupt("an image is needed here, too")
 
     @property
     def _has_room(self) -> bool:

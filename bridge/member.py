@@ -215,7 +215,10 @@ class Member:
 
     def need_image(self, now: float) -> None:
         """The node beside has no state that the row here leads on from: an image brings one (N4)."""
-        self.standing.now, self.standing.stateless = now, True
+        standing = self.standing
+        if not standing.stateless:
+            standing.stateless, standing.stateless_since = True, now
+        standing.now = now
         self.neighbours.links_due = True
         self._step_back()
 

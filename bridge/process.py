@@ -116,7 +116,7 @@ class Bridge:
         )
         self._serving = Serving(self.store, self.links, self.repair, note)
         disk = journal.store.disk
-        self.giving = Giving(disk, journal, self.links, self.repair, note)
+        self.giving = Giving(disk, journal, self.links, self.repair, self.member.standing, note)
         self._scrubs = ScrubRounds(disk, env.wall_us, options.store, [self._scrub])
         self._scrubs.on_report = partial(tell_of_scrub, note)
         self._taking = Taking(

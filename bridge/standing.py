@@ -44,6 +44,7 @@ class Standing:
     active: bool = attrs.field(default=False, init=False)
     wedged: int = attrs.field(default=0, init=False)  # the last view in which it ended acting (W1)
     stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
+    stateless_since: float = attrs.field(default=0.0, init=False)
     awaits_image: bool = attrs.field(default=False, init=False)  # nobody has the next item any more
     leaves_until: float = attrs.field(default=0.0, init=False)  # till then they may let it go
     room: Room = attrs.field(init=False)

@@ -642,3 +642,48 @@ def test_an_image_that_was_begun_for_a_bridge_that_died_does_not_get_into_the_ne
 
     monkeypatch.setattr(housekeeping, "give", slowly)
     play(1, script)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["takes one", "can not"])
+def test_who_needs_an_image_itself_takes_that_before_it_gives_one(own: bool) -> None:
+    """What came with an image cannot be mended: who took it from there was told of damage for ever.
+    Where no better one is to be had, it is given after a while as it is.
+    """
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        split.kill("m", 2)
+        split.kill("n", 2)
+        await forgotten(split, 1, 4, 5)
+        split.start_bridge(2)
+        split.start_node(2)
+        await split.until()
+        split.producing = False
+        await trio.sleep(2)
+        media = split.world.host("m2").media
+        for name in media.paths():
+            if name.endswith(".seg") and BODY in media.content(name):
+                media.flip(name, media.content(name).rindex(BODY) + 3)
+        for what in "nm":
+            split.kill(what, 3)
+            split.lose_disk(f"{what}3")
+        if not own:
+            for id_ in (4, 5):
+                split.kill("n", id_)
+                split.kill("m", id_)
+        split.start_bridge(3)
+        split.start_node(3)
+        if own:
+            await split.until(seconds=60)
+            await split.end()
+        else:
+            with trio.fail_after(180):
+                while sum("m3 image_taken" in note for note in split.notes) < 2:
+                    await trio.sleep(1)
+
+    links = {1: (2, 4, 5), 2: (1, 3), 3: (2,), 4: (1, 5), 5: (1, 4)}
+    split = play(6, script, links=links, keep=KEEP)
+    assert any("m2 image_not_given" in note for note in split.notes)
+    assert sum("m3 image_taken" in note for note in split.notes) == 2
