@@ -57,7 +57,7 @@ async def open_bridged(
             env, row, state, numbers, options.housekeeping, note
         )
         keeper.numbers.on_lost = row.lack
-        if housekeeping.unknown:
+        if housekeeping.unknown or keeper.lost_places:
             row.lack()
         scrubs = ScrubRounds(state, env.wall_us, options.store, row.caches)
         scrubs.on_report = partial(tell_of_scrub, note)

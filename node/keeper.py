@@ -32,6 +32,7 @@ from .keptrow import KeptRow
 from .names import check_topic_name
 from .numbers import Numbers, older
 from .pins import Pins
+from .places import NOWHERE
 from .reading import Reader
 from .reserve import OK
 from .row import Bundle, Item
@@ -40,7 +41,6 @@ from .state import State
 from .tally import Tally
 from .waiters import Waiters
 
-NOWHERE = 0  # no segment has this number
 REMIND_SECONDS_MIN = 0.001  # between two clock commands
 REMIND_SECONDS_TIGHT = 1.0  # the same on a full disk, where each takes space of what makes room
 REMIND_SECONDS_MAX = 1.0  # the wall clock may be set while somebody waits for it
@@ -80,6 +80,7 @@ class Keeper:
         self._rng = rng
         self._pid = self.fresh_pid()  # of what the node itself wants (N2)
         self._seq = 0
+        self.lost_places = False  # of bodies that got their numbers since this start
         self._ended = False
         self._heads: dict[bytes, Head] = {}  # of what was submitted here, decoded
         self._nursery: trio.Nursery | None = None
@@ -328,8 +329,11 @@ class Keeper:
         for position in places:
             try:
                 places[position] = await self.place_of(position)
-            except (Corrupt, NotFound):
+            except NotFound:
                 pass  # stays NOWHERE
+            except Corrupt:
+                self.lost_places = True  # nobody asks here again
+                self.numbers.on_lost()
             except Disconnected:
                 return False
         return True

@@ -31,7 +31,7 @@ from .checksum import crc32c
 from .env import Buffer, Held
 from .errors import Corrupt
 from .limits import PARTITIONS_MAX
-from .places import SEGMENT_SHIFT
+from .places import NOWHERE, SEGMENT_SHIFT, segment_of
 
 ROW: Final = struct.Struct("<QQqQ")
 ROW_BYTES: Final = ROW.size
@@ -199,23 +199,32 @@ def moved(file: NumberFile, shift: int, store: bytes, after: int) -> Iterator[by
     Between `after` and what it covers nothing is alive, so that it covers that, too.
 
     Places grow by the same sum everywhere, so the rows of a block are moved by one addition of two
-    very long numbers.
+    very long numbers.  Only one that is not known stays so.
 
     Raises:
         Corrupt: it is damaged.
     """
-    summand = bytearray(ROW_BYTES)
+    summand, nothing = bytearray(ROW_BYTES), bytes(ROW_BYTES)
     _FIELD.pack_into(summand, _PLACE, shift << SEGMENT_SHIFT)
+    nowhere = segment_of(NOWHERE)
+    lacks = any(stray.segment == nowhere for stray in file.strays)
     sums = array("I")
     for index in range(-(-file.rows // BLOCK_ROWS)):
         block = file.block(index)
         rows = len(block) // ROW_BYTES
-        number = int.from_bytes(block, "little") + int.from_bytes(summand * rows, "little")
+        added: Buffer = summand * rows
+        if lacks:
+            segments = [segment_of(place) for place in column(block, _PLACE)]
+            added = b"".join([nothing if each == nowhere else summand for each in segments])
+        number = int.from_bytes(block, "little") + int.from_bytes(added, "little")
         block = number.to_bytes(len(block), "little")
         sums.append(crc32c(block))
         yield block
     columns = (file.keys, file.firsts, file.lasts, file.starts, file.sizes)
-    strays = [stray._replace(segment=stray.segment + shift) for stray in file.strays]
+    strays = [
+        stray if stray.segment == nowhere else stray._replace(segment=stray.segment + shift)
+        for stray in file.strays
+    ]
     cover = file.cover._replace(segment=file.cover.segment + shift, after=after)
     yield from _tail(cover, store, file.rows, columns, strays, sums)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+NOWHERE = 0  # a place that is not known: no segment has this number
 OFFSET_SHIFT = 14
 SEGMENT_SHIFT = 38
 _NEAR_SHIFT = OFFSET_SHIFT + 16  # half a mebibyte

@@ -32,7 +32,7 @@ from .errors import Conflict, Corrupt, Damaged, LimitExceeded, NotFound, Refused
 from .limits import KIB, MIB, PULL_BYTES_MAX
 from .numbers import Numbers
 from .pins import Pins
-from .places import command_of, record_of, segment_of
+from .places import NOWHERE, command_of, record_of, segment_of
 from .plans import Want, plan
 from .pulled import Basket, Pulled
 from .state import State
@@ -291,7 +291,7 @@ class Reader:
                 self._pins.has_gone(topic, want.partition, want.row.last)
                 raise _PrunedError from error
             if first < want.stop:
-                if not segment_of(want.row.place):
+                if segment_of(want.row.place) == segment_of(NOWHERE):
                     self._numbers.on_lost()  # where it lies was damaged when it got its numbers
                 place = want.partition, want.start, want.row.last
                 raise Damaged(ask.topic, *place, str(error)) from error

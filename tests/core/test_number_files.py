@@ -18,8 +18,10 @@ from duckrow.node.numberfile import (
     NumberFile,
     Warm,
     key_of,
+    moved,
 )
 from duckrow.node.numbers import Numbers
+from duckrow.node.places import NOWHERE, offset_of, place
 
 
 class OnDisk:
@@ -60,6 +62,31 @@ def test_however_many_rows_are_read_only_so_many_blocks_stay_in_memory() -> None
     assert [read[each] for each in held] == [5, 5, 5]
     assert numbers.rows(7, 1, rows[100].first, 300) == rows[100:400]
     assert read[held[0]] > 5
+
+
+def test_a_place_that_is_not_known_is_known_nowhere_else() -> None:
+    """It had become one of another segment, which nobody took for what it was."""
+    truth, numbers = Truth(segment=4), Numbers(STORE)
+    waits, known = truth.item(), truth.item()
+    truth.segment = 5
+    lost = truth.appended(7, 1, 3, body=waits.position)
+    lost.places[waits.position] = NOWHERE
+    for each in (waits, known, lost, truth.appended(7, 1, 3, body=known.position)):
+        note(numbers, each)
+    own = truth.appended(7, 1, 3)
+    note(numbers, own)
+    truth.segment = 6
+    note(numbers, truth.item())
+    *_, file = install(numbers)
+    elsewhere = NumberFile(b"".join(moved(file, 2, STORE, 0)))
+
+    places = [row.place for row in elsewhere.decode(0, 3)]
+    assert places == [
+        NOWHERE | 9,
+        place(6, offset_of(known.place), 9),
+        place(7, offset_of(own.place)),
+    ]
+    assert [stray.segment for stray in elsewhere.strays] == [0, 6]
 
 
 def test_a_page_that_the_disk_gives_differently_the_second_time_is_not_believed() -> None:
