@@ -45,9 +45,7 @@ from .process import Bridge
 
 AHEAD_BYTES: Final = 1 * MIB  # in the socket's queue
 UNTAKEN_BYTES_MAX: Final = 4 * MIB  # of items that the node holds, and has not begun to apply
-PLACE_SECONDS: Final = (
-    10.0  # for somebody to come who has what is damaged; a node that ends waits, too
-)
+PLACE_SECONDS: Final = 10.0  # after a start, for somebody to come who has what is damaged
 STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
 
 
@@ -56,6 +54,7 @@ class Attach:
 
     def __init__(self, bridge: Bridge, note: Note) -> None:
         self._bridge, self._note = bridge, note
+        self._alone_until = trio.current_time() + PLACE_SECONDS  # for all places together
         self._node: _Node | None = None
         self._came = trio.Event()  # set while there is one
         self._left = trio.Event()  # while there is none
@@ -77,7 +76,8 @@ class Attach:
 
     async def _serve(self, stream: Stream) -> None:
         async with trio.open_nursery() as nursery:
-            node = self._node = _Node(self._bridge, stream, nursery, self._note)
+            node = _Node(self._bridge, stream, nursery, self._note, self._alone_until)
+            self._node = node
             try:
                 await node.run()
             except (*GONE, Disconnected) as error:
@@ -115,8 +115,16 @@ class Attach:
 
 
 class _Node:
-    def __init__(self, bridge: Bridge, stream: Stream, nursery: trio.Nursery, note: Note) -> None:
+    def __init__(
+        self,
+        bridge: Bridge,
+        stream: Stream,
+        nursery: trio.Nursery,
+        note: Note,
+        alone_until: float,  # at a start neighbours may not be linked yet
+    ) -> None:
         self._bridge, self._stream, self._nursery = bridge, stream, nursery
+        self._alone_until = alone_until
         self._admin = Admin(bridge)
         self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
         self._follower: Follower | None = None
@@ -343,11 +351,11 @@ class _Node:
         raise Corrupt(f"a node asks {what} of its bridge")
 
     async def _place_of(self, position: int) -> int:
-        """Asked once, when a batch that waited gets its numbers: what is not known then is never looked for
-        again.  So at a start it is waited for neighbours, too.
+        """Asked once, when a batch that waited gets its numbers: where it is not known then, it takes an
+        image.  So at a start it is waited for neighbours, too.
         """
         repair, find = self._bridge.repair, self._bridge.store.place_of
-        with trio.move_on_after(PLACE_SECONDS):
+        with trio.move_on_at(self._alone_until):
             return await repair.insist(position, partial(find, position), by_node=True)
         return await repair.read_position(position, find)
 

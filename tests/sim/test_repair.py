@@ -320,34 +320,38 @@ def test_who_cannot_count_the_view_for_what_nobody_has_any_more_takes_an_image()
         play(seed, script, keep=100)
 
 
-async def with_a_damaged_place(split: Split) -> None:
-    """Machine 3 is down; what comes next there numbers a batch whose place it cannot read."""
+async def with_damaged_places(split: Split, count: int = 1) -> None:
+    """Machine 3 is down; what comes next there numbers batches whose places it cannot read."""
     split.start_all()
     await split.until()
     split.producing = False
     await trio.sleep(1)
     node, other = split.nodes[1], split.nodes[2]
-    pid = node.fresh_pid()
-    stage = makers.stage(makers.Turn(pid, 1, time=1), "w", BODY, 3, writer=b"w", batch=1, task=0)
-    position = (await other.order(stage)).position
-    for _ in range(3):
-        await node.barrier()
+    pid, found = node.fresh_pid(), list[int]()
+    for seq in range(1, count + 1):
+        turn = makers.Turn(pid, seq, time=1)
+        stage = makers.stage(turn, "w", BODY, 3, writer=b"w", batch=1, task=seq)
+        found.append((await other.order(stage)).position)
+        for _ in range(3):
+            await node.barrier()
     await trio.sleep(0.5)
     await split.stop_node(3)
-    await node.order(makers.commit(makers.Turn(pid, 1, time=1), b"w", 1, [(position, 0)]))
+    turn = makers.Turn(pid, 1, time=1)
+    await node.order(makers.commit(turn, b"w", 1, [(position, 0) for position in found]))
     await trio.sleep(1)
     store, media = split.bridges[3].store, split.world.host("m3").media
-    place, uuid = await store.place_of(position), store.uuid
+    places, uuid = [await store.place_of(position) for position in found], store.uuid
     split.kill("m", 3)
-    number, offset, lost = segment_of(place), offset_of(place), 0
-    content = media.content(f"row/{segment_file(number)}")
-    while lost < 2:  # of two that came in another order than that of their names
-        record = decode(content, 0, offset, seed_of(uuid, number))
-        assert record is not None
-        if record.kind == RecordKind.ITEM:
-            media.flip(f"row/{segment_file(number)}", offset + 20)
-            lost += 1
-        offset = record.end
+    for place in places:
+        number, offset, lost = segment_of(place), offset_of(place), 0
+        content = media.content(f"row/{segment_file(number)}")
+        while lost < 2:  # of two that came in another order than that of their names
+            record = decode(content, 0, offset, seed_of(uuid, number))
+            assert record is not None
+            if record.kind == RecordKind.ITEM:
+                media.flip(f"row/{segment_file(number)}", offset + 20)
+                lost += 1
+            offset = record.end
 
 
 @pytest.mark.parametrize(("away", "restart"), [(0, False), (15, False), (15, True)])
@@ -360,7 +364,7 @@ def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read(
     """
 
     async def script(split: Split) -> None:
-        await with_a_damaged_place(split)
+        await with_damaged_places(split)
         split.world.net.partition(["m3"] if away else [], ["m1", "m2"])
         split.start_bridge(3)
         split.start_node(3)
@@ -388,11 +392,27 @@ def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read(
     play(1, script)
 
 
+def test_a_start_waits_once_for_neighbours_and_not_for_each_place_that_is_damaged() -> None:
+    """Each had cost ten seconds, and many batches may get their numbers at once."""
+
+    async def script(split: Split) -> None:
+        await with_damaged_places(split, 5)
+        split.world.net.partition(["m3"], ["m1", "m2"])
+        split.start_bridge(3)
+        split.start_node(3)
+        with trio.fail_after(15):
+            while 3 not in split.nodes:
+                await trio.sleep(0.1)
+        assert any("n3 index_lacks" in note for note in split.notes)
+
+    play(1, script)
+
+
 def test_a_place_that_is_not_known_is_not_handed_on_with_an_image() -> None:
     """Nobody had read the batch where its place was lost; who took the image was told of damage for ever."""
 
     async def script(split: Split) -> None:
-        await with_a_damaged_place(split)
+        await with_damaged_places(split)
         split.world.net.partition(["m3"], ["m1", "m2"])
         split.start_bridge(3)
         split.start_node(3)
