@@ -4,10 +4,11 @@
                               send    ◄── queue    ◄── `put`, then `flush` once a round
 
 Of two neighbours the one with the lower id dials, and standby links only while they are wanted; who
-is refused or cut off dials again, after 0.1 s, then up to 1 s, with jitter.  A link is there when both
-handshakes are through, so bytes went both ways; that it stays so is for the protocol to see (F9), which
-says when to hang up.  A new connection of the same neighbour takes the place of the older one, which
-may be half dead.
+is refused or cut off dials again, after 0.1 s, then up to 1 s, with jitter.  So does who gets no answer
+in time: a machine that lost its power in the middle of the handshake told nobody.  A link is there when
+both handshakes are through, so bytes went both ways; that it stays so is for the protocol to see (F9),
+which says when to hang up.  A new connection of the same neighbour takes the place of the older one,
+which may be half dead.
 
 What is sent waits in a queue of messages (sending.py), and one vectored write takes all that a round
 put there.  If the socket does not take it, a task waits until it does.  A neighbour that takes less
@@ -31,11 +32,13 @@ from duckrow.node.receiving import receive
 from .handshake import Door, Handshake, Hello, Role, refusal
 from .messages import Message
 from .sending import Sending
+from .timing import Timing
 from .wire import Decoder, Encoder
 
-DIAL_SECONDS: Final = 5.0
 RETRY_SECONDS_MIN: Final = 0.1
-RETRY_SECONDS_MAX: Final = 1.0  # what is back is found within 1.5 s
+RETRY_SECONDS_MAX: Final = (
+    1.0  # what is back is found within 1.5 s, or 3 s if it was dialled before
+)
 STRANGERS_MAX: Final = 128  # connections at a time that are not through their handshake
 STRANGERS_SECONDS: Final = 10.0  # between two lines in the log about who was not let in
 GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
@@ -108,9 +111,11 @@ class Links:
         standby: Mapping[int, Neighbour],
         mailbox: Mailbox,
         note: Note,
+        timing: Timing,
     ) -> None:
         self._env, self._own, self._secret, self._door = env, own, secret, door
         self._neighbours, self._mailbox, self._note = neighbours, mailbox, note
+        self._patience = min(timing.dial, HELLO_SECONDS_MAX)  # the other side has no more
         self._standby, self._standby_wanted = standby, trio.Event()
         self.refused: frozenset[int] = frozenset()
         self._admitted = trio.Event()  # somebody is refused no more
@@ -239,7 +244,7 @@ class Links:
                 await self._admitted.wait()
             was_up = False
             try:
-                with trio.fail_after(DIAL_SECONDS):
+                with trio.fail_after(self._patience):
                     stream = await self._env.net.connect(neighbour.host, neighbour.port)
             except (OSError, trio.TooSlowError) as error:
                 self._failed(INFO, "dial_failed peer=%s error=%s", neighbour.id, error)
@@ -264,8 +269,9 @@ class Links:
         """From the handshake to the end of the connection; False: it did not come to a link."""
         stream: Stream = given  # type: ignore[assignment]  # those of an Env can do more
         reader = FrameReader()
+        patience = HELLO_SECONDS_MAX if role is Role.LISTENER else self._patience
         try:
-            with trio.fail_after(HELLO_SECONDS_MAX):
+            with trio.fail_after(patience):
                 hello = await self._shake(stream, reader, role, expected)
         except DuckrowError as error:
             self._failed(WARNING, "link_refused peer=%s error=%s", expected, error)

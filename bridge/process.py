@@ -100,6 +100,7 @@ class Bridge:
             options.standby,
             self._mailbox,
             note,
+            options.timing,
         )
         self._standby = Standby(
             frozenset(options.neighbours), frozenset(options.listed), options.timing

@@ -19,6 +19,7 @@ class Timing:
     beat_early: float = 0.05  # due so soon, a beat goes with that of a neighbour
     beat_late: float = 0.01  # the next one then leaves the neighbour the lead
     link_dead: float = 0.45  # four beats and some: a link that says nothing is down (F9)
+    dial: float = 1.5  # for a connection, and for the handshake there; then it is dialled again
     suspect_min: float = 0.8  # without a beat, however regular they came (S1)
     suspect_max: float = 10.0
     hung_up: float = 0.25  # instead of suspect_min, for a neighbour that ended its link (S3)

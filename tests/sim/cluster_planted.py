@@ -185,7 +185,7 @@ _BUGS = [
         "silent_stranger_is_waited_for",
         "a handshake takes five seconds at most",
         "bridge/links.py",
-        "            with trio.fail_after(HELLO_SECONDS_MAX):",
+        "            with trio.fail_after(patience):",
         "            with trio.CancelScope():",
     ),
     (

@@ -13,6 +13,7 @@ import trio.lowlevel
 from duckrow.bridge.handshake import Door, Hello
 from duckrow.bridge.links import STRANGERS_MAX, Down, Event, Heard, Links, Neighbour, Up
 from duckrow.bridge.messages import Base, Message
+from duckrow.bridge.timing import Timing
 from duckrow.node import makers
 from duckrow.node.env import Env
 from duckrow.node.limits import OUTPUT_BYTES_MAX
@@ -20,6 +21,7 @@ from duckrow.node.row import Bundle
 from sim.world import World
 
 SECRET = b"a secret of the cluster"
+TIMING = Timing()
 
 
 @attrs.define
@@ -64,7 +66,7 @@ class End:
 
         others = {i: Neighbour(i, f"m{i}", 7) for i in self.peers if i != self.id}
         door = Door(self.id, "fsync", b"", frozenset(others), lambda: self.links.linked())
-        self.links = Links(env, hello, self.secret, door, others, {}, self, self.note)
+        self.links = Links(env, hello, self.secret, door, others, {}, self, self.note, TIMING)
         await self.links.run(7)
 
 
@@ -195,6 +197,45 @@ def test_a_killed_neighbour_is_dialled_again_and_not_all_the_time() -> None:
     assert one.events == [Up(2), Down(2, True), Up(2)]
     lost = [note.split()[0] for note in one.notes if "link_up" not in note]
     assert lost == ["link_lost", "dial_failed"], "the same failure is told once"
+
+
+def test_who_loses_its_power_in_the_middle_of_the_handshake_is_soon_dialled_again() -> None:
+    """Nobody is told that the connection is dead, and nothing is sent that would show it."""
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        start(world, two)
+        await trio.sleep(0.1)
+        world.pause("m2")
+        start(world, one)
+        await trio.sleep(0.5)
+        assert world.net.counts["dials"] == 1, "its kernel took the connection"
+        world.kill("m2", power=True)
+        two.incarnation = 2
+        start(world, two)
+        await trio.sleep(2)
+
+    play(script, one, two)
+    assert one.events == [Up(2)]
+
+
+def test_a_machine_without_power_is_found_within_three_seconds_when_it_is_back() -> None:
+    """Wherever a dial is by then: one into the dark tries again less and less often."""
+    for tenths in range(190, 330, 4):
+        one, two = End(1), End(2)
+
+        async def script(world: World, two: End = two, one: End = one, dark: int = tenths) -> None:
+            start(world, two)
+            await trio.sleep(0.1)
+            world.kill("m2", power=True)
+            start(world, one)
+            await trio.sleep(dark / 10)
+            two.incarnation = 2
+            start(world, two)
+            await trio.sleep(3)
+
+        play(script, one, two)
+        assert one.events == [Up(2)], tenths
 
 
 def test_the_link_of_a_process_that_came_back_takes_the_place_of_the_old_one() -> None:
