@@ -193,11 +193,15 @@ def test_it_is_not_calm_before_what_was_damaged_is_whole_again(
     monkeypatch.setattr(_Run, "_go_elsewhere", go_elsewhere)
     plan = attrs.evolve(QUIET, faults=("node-flip",), tempo=0.3, snapshot_items=5, victim=3)
 
-    outcome = run_seed(1, plan)
-
-    assert outcome.ok, outcome
-    assert damaged[0] > 0
-    assert left == [0]
+    for seed in range(1, 20):  # until one meets it
+        damaged.clear()
+        left.clear()
+        outcome = run_seed(seed, plan)
+        assert outcome.ok, outcome
+        assert left == [0]
+        if damaged[0]:
+            return
+    pytest.fail("no seed has damage when all is healed")
 
 
 def test_who_knows_only_a_machine_without_a_vote_produces_at_another_one_in_the_end() -> None:
