@@ -179,7 +179,9 @@ class BridgedRow:
         """See `KeptRow.take`; what the last call gave is applied, and so it is settled."""
         self._applied += self._taken
         self._taken.clear()
-        if len(self._applied) >= SETTLE_AT:
+        # Where the bridge said with the last item that it has come to rest, it says no more.
+        is_at_end = self._after == self._status.position
+        if len(self._applied) >= (1 if is_at_end else SETTLE_AT):
             self._settle_applied()
             self._link.flush()
         while not (self._items or self._refused or self._has_news):

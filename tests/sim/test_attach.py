@@ -501,6 +501,25 @@ def test_a_sync_that_fails_ends_the_bridge_though_only_its_node_had_asked_for_it
     play(10, script, "memory", tolerate=(DiskFailed,))
 
 
+def test_what_is_applied_is_settled_though_the_bridge_came_to_rest_with_its_item(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """N3: its status came together with the item, and no other one followed."""
+
+    def is_due(node: attach._Node) -> bool:
+        return node._told is None or node._told[1].position != node._bridge.store.position
+
+    monkeypatch.setattr(attach._Node, "_is_status_due", is_due)
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(0.5)
+        await split.end()
+
+    play(12, script)
+
+
 def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> None:
     """Its bridge does not send those bodies back, and the node has them."""
 
