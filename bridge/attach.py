@@ -257,10 +257,11 @@ class _Node:
             raise Corrupt(f"a node says {kind} to its bridge")
 
     async def _attach(self) -> None:
-        """All that is staged may be more than its connection takes at once."""
+        """All that is staged, once that is durable; it may be more than its connection takes at once."""
         bridge, self._attaches = self._bridge, False
         store, found = bridge.store, bridge.journal.recovered
         ordered = tuple(name for name, stage in store.chronicle.staged.items() if stage.ordered)
+        staged = [each for name, each in bridge.staging.bundles.items() if name not in ordered]
         self._output.put(
             wire.welcome(
                 Welcome(
@@ -275,7 +276,10 @@ class _Node:
                 )
             )
         )
-        for bundle in [*bridge.staging.told(ordered)]:
+        self._output.flush()
+        if staged and bridge.member.standing.waits_for_disk:
+            await store.sync()  # some may have been written just now
+        for bundle in staged:
             self._output.put(wire.staged(bundle))
             self._output.flush()
             await self._output.wait(AHEAD_BYTES)

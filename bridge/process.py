@@ -345,7 +345,6 @@ class Bridge:
                 case do.Settled(name):
                     await self.staging.settle_now([name])
                 case do.Staged(bundle):
-                    self.staging.durable(bundle)
                     self.on_staged(bundle)
                 case do.Sync(token):
                     self._syncing.want(token)

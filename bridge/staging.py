@@ -7,7 +7,7 @@ journaled ──► staged ──► settled by the node, once its commands have
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from duckrow.node.journal import Journal
 from duckrow.node.row import Bundle
@@ -25,26 +25,14 @@ class Staging:
         self._stages = Stages()
         self._settled: list[Name] = []  # to be written down
         self._fresh = 0  # of view 0, since the last `flush`
-        self._undurable: dict[Name, Bundle] = {}  # written, and perhaps not on the disk yet
 
     @property
     def is_full(self) -> bool:
         return len(self.bundles) > STAGES_MAX
 
     def journaled(self, bundle: Bundle) -> None:
-        self.bundles[name_of(bundle)] = self._undurable[name_of(bundle)] = bundle
+        self.bundles[name_of(bundle)] = bundle
         self._fresh += not bundle.view
-
-    def durable(self, bundle: Bundle) -> None:
-        self._undurable.pop(name_of(bundle), None)
-
-    def told(self, but: Container[Name]) -> Iterator[Bundle]:
-        """What of them is durable; a merged one may hold some that is not."""
-        waits = {head for bundle in self._undurable.values() for head, _ in bundle.commands}
-        for name, bundle in self.bundles.items():
-            commands = tuple([each for each in bundle.commands if each.head not in waits])
-            if commands and name not in but:
-                yield bundle._replace(commands=commands)
 
     def settle(self, names: Sequence[Name]) -> None:
         """With the next `flush`."""
@@ -67,7 +55,6 @@ class Staging:
         await self._insist(self._journal.settle, over)
         for name in over:
             self.bundles.pop(name, None)
-            self._undurable.pop(name, None)  # of one that was followed nobody says when it is
 
     async def lose(self, names: Iterable[Name]) -> list[Name]:
         """Damage took the bundles of these names: they keep their segments no longer, but for those that have

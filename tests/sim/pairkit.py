@@ -184,7 +184,6 @@ class Split:
             assert bridge.store.chronicle.staged == {}, (
                 f"m{id_}: all is applied, nothing is settled"
             )
-            assert bridge.staging._undurable == {}, f"m{id_}: these are held for nothing"
 
 
 async def everything(node: Keeper) -> list[tuple[int, int]]:

@@ -35,6 +35,13 @@ def cut_off(split: Split) -> None:
     split.world.net.partition(["m1"], ["m2", "m3"])
 
 
+def break_connection(split: Split) -> None:
+    """Of node 1 with its bridge."""
+    for stream in list(split.world.net._streams):
+        if {stream.host.name, stream.peer.host.name} == {"m1", "n1"}:
+            stream.break_off()
+
+
 def last(split: Split, topic: str = "rides") -> int:
     lane = split.nodes[2].state.lanes.rows.get((PID, topic, 0))
     return 0 if lane is None else lane.last
@@ -91,9 +98,7 @@ def test_only_what_is_durable_is_told_to_be_staged_to_a_node_that_comes_again() 
         accept(split, 1, told)
         await trio.sleep(0.1)
         assert split.bridges[1].staging.bundles, "written, and not durable"
-        for stream in list(split.world.net._streams):
-            if {stream.host.name, stream.peer.host.name} == {"m1", "n1"}:
-                stream.break_off()
+        break_connection(split)
         await trio.sleep(0.5)
         row = split.nodes[1].row
         assert isinstance(row, BridgedRow)
@@ -103,6 +108,34 @@ def test_only_what_is_durable_is_told_to_be_staged_to_a_node_that_comes_again() 
         assert told == [Result(Code.WAITING)]
 
     play(22, script)
+
+
+def test_what_is_durable_is_told_to_be_staged_also_while_a_copy_of_it_is_not() -> None:
+    """N3: the node submitted it once more, and was started again before that copy was durable."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        cut_off(split)
+        await trio.sleep(3)
+        told: list[object] = []
+        accept(split, 1, told)
+        await trio.sleep(0.1)
+        assert told == [Result(Code.WAITING)]
+        split.world.host("m1").media.sync_latency = 1.0
+        break_connection(split)
+        await trio.sleep(0.3)
+        assert len(split.bridges[1].staging.bundles) == 2
+        split.kill("n", 1)
+        split.start_node(1)
+        await trio.sleep(5)
+        now: list[object] = []
+        accept(split, 2, now)
+        await trio.sleep(3)
+        assert now == [Result(Code.WAITING)], "it knows that 1 is on this disk"
+
+    play(27, script)
 
 
 def test_who_ordered_while_the_bridge_of_a_machine_that_is_cut_off_was_away_is_told_to_look_elsewhere() -> (
