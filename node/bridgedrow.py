@@ -371,9 +371,14 @@ class BridgedRow:
         return item._replace(content=self._unsettled.filled(content))
 
     def _on_refused(self, error: DuckrowError, bundle: Bundle) -> None:
-        """Certainly not written, but for what an earlier bridge may have taken: that may still be ordered."""
+        """Certainly not written, but for what an earlier bridge may have taken: that may still be ordered.
+
+        What is on this disk is ordered in any case: only a copy of it was refused.
+        """
         doubt = Timeout(f"whether it was written is not known: {error}")
         for command in bundle.commands:
+            if self._unsettled.are_durable([command.head]):
+                continue
             is_doubted = self._unsettled.is_doubted(command.head)
             if self._unsettled.forget(command.head):
                 self._refused.append((command, doubt if is_doubted else error))

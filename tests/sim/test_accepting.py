@@ -254,34 +254,70 @@ def test_a_node_is_told_of_all_that_is_staged_however_much_it_is(
     play(25, script)
 
 
+def accept_large(split: Split, seq: int, told: list[object]) -> None:
+    node, turn = split.nodes[1], makers.Turn(PID, seq=seq)
+    body = columns.encode([bytes(32 * KIB)])
+    key = node.submit(makers.produce(turn, "large", body, 1), accepted=True)
+    node.calls.tell(key, told.append, accepted=True)
+
+
+async def fill(split: Split, told: list[object]) -> None:
+    """Machine 1 is cut off, and its disk runs full with the last of ten batches."""
+    split.start_all()
+    await split.until()
+    split.producing = False
+    cut_off(split)
+    await trio.sleep(3)
+    media = split.world.host("m1").media
+    for seq in range(1, 11):
+        accept_large(split, seq, told)
+        await trio.sleep(0.1)
+        if seq == 9:
+            media.capacity = media.used + 1024
+    assert told == 10 * [Result(Code.WAITING)]
+    assert split.nodes[1].row.status().disk == "hard"
+
+
 def test_what_a_node_holds_is_not_written_once_more_into_the_reserve_of_a_full_disk() -> None:
     """Its bridge, started again, would have ended of that, each time."""
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        split.producing = False
-        cut_off(split)
-        await trio.sleep(3)
-        media, node, told = split.world.host("m1").media, split.nodes[1], list[object]()
-        for seq in range(1, 11):
-            turn, body = makers.Turn(PID, seq=seq), columns.encode([bytes(32 * KIB)])
-            key = node.submit(makers.produce(turn, "large", body, 1), accepted=True)
-            node.calls.tell(key, told.append, accepted=True)
-            await trio.sleep(0.1)
-            if seq == 9:
-                media.capacity = media.used + 1024
-        assert told == 10 * [Result(Code.WAITING)]
-        assert node.row.status().disk == "hard"
+        await fill(split, [])
         for _ in range(3):
             split.kill("m", 1)
             split.start_bridge(1)
             await trio.sleep(2)
             assert split.world.host("m1").alive
-        media.capacity = 1 << 40
+        split.world.host("m1").media.capacity = 1 << 40
         split.world.net.heal()
         await split.until()
         await trio.sleep(1)
         assert last(split, "large") == 10
 
     play(26, script, keep=1000)
+
+
+def test_what_was_accepted_stays_so_when_a_copy_of_it_is_refused() -> None:
+    """N3: the disk was full, its bridge was started again, and what came next had no place for ever."""
+
+    async def script(split: Split) -> None:
+        told: list[object] = []
+        await fill(split, told)
+        split.kill("m", 1)
+        split.start_bridge(1)
+        await trio.sleep(2)
+        assert len(told) == 10, "it will be ordered, so nothing else is said of it"
+        split.world.host("m1").media.capacity = 1 << 40
+        with trio.fail_after(20):
+            while split.nodes[1].row.status().disk != "ok":
+                await trio.sleep(0.1)
+        now: list[object] = []
+        accept_large(split, 11, now)
+        await trio.sleep(1)
+        assert now == [Result(Code.WAITING)]
+        split.world.net.heal()
+        await split.until()
+        await trio.sleep(1)
+        assert last(split, "large") == 11
+
+    play(28, script, keep=1000)
