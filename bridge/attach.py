@@ -38,6 +38,7 @@ from duckrow.node.segments import SegmentInfo
 from duckrow.node.wakeup import Wakeup
 
 from .admin import Admin
+from .before import Before
 from .follower import Follower
 from .fromnode import FromNode
 from .links import Stream
@@ -257,7 +258,7 @@ class _Node:
             raise Corrupt(f"a node says {kind} to its bridge")
 
     async def _attach(self) -> None:
-        """All that is staged, once that is durable; it may be more than its connection takes at once."""
+        """All that is staged and has a place, once it is durable; it may be more than the connection takes at once."""
         bridge, self._attaches = self._bridge, False
         store, found = bridge.store, bridge.journal.recovered
         ordered = tuple(name for name, stage in store.chronicle.staged.items() if stage.ordered)
@@ -279,8 +280,14 @@ class _Node:
         self._output.flush()
         if staged and bridge.member.standing.waits_for_disk:
             await store.sync()  # some may have been written just now
+        before = Before()
         for bundle in staged:
-            self._output.put(wire.staged(bundle))
+            for command in bundle.commands:
+                before.add(command.head)
+            await trio.lowlevel.checkpoint()
+        for bundle in staged:
+            commands = tuple([each for each in bundle.commands if each.head in before])
+            self._output.put(wire.staged(bundle._replace(commands=commands)))
             self._output.flush()
             await self._output.wait(AHEAD_BYTES)
         self._welcome = True

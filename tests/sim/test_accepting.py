@@ -321,3 +321,40 @@ def test_what_was_accepted_stays_so_when_a_copy_of_it_is_refused() -> None:
         assert last(split, "large") == 11
 
     play(28, script, keep=1000)
+
+
+def test_what_is_staged_in_front_of_what_has_to_come_first_is_not_told_to_a_node_that_comes_again() -> (
+    None
+):
+    """N3: it went once more while the bridge was away, and that copy is not on the disk yet."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        cut_off(split)
+        await trio.sleep(3)
+        for seq in (2, 1):
+            accept(split, seq, [])
+            await trio.sleep(0.5)
+        split.kill("m", 1)
+        await trio.sleep(0.2)
+        again: list[object] = []
+        accept(split, 2, again)
+        split.world.host("m1").media.sync_latency = 1.0
+        split.start_bridge(1)
+        with trio.fail_after(10):
+            while not again:
+                await trio.sleep(0.01)
+        assert again == [Result(Code.WAITING)]
+        for what in "mn":
+            split.kill(what, 1, power=True)
+        split.world.host("m1").media.sync_latency = 0.001
+        split.start_bridge(1)
+        split.start_node(1)
+        split.world.net.heal()
+        await split.until()
+        await split.end()
+        assert last(split) == 2
+
+    play(29, script)
