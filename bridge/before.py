@@ -28,11 +28,19 @@ class Before:
         if head in self._heads:
             return
         self._heads.add(head)
-        try:
-            found = decode_head(head)
-        except (Corrupt, LimitExceeded):
-            return  # it belongs to no lane
-        lane = self._lanes.setdefault((found.pid, found.epoch, found.topic, found.partition), {})
-        while lane and (highest := next(reversed(lane))) > found.seq:
+        found, seq = lane_of(head)
+        if found is None:
+            return
+        lane = self._lanes.setdefault(found, {})
+        while lane and (highest := next(reversed(lane))) > seq:
             self._heads.discard(lane.pop(highest))
-        lane[found.seq] = head
+        lane[seq] = head
+
+
+def lane_of(head: bytes) -> tuple[Lane | None, int]:
+    """And its seq there; None: it belongs to no lane."""
+    try:
+        found = decode_head(head)
+    except (Corrupt, LimitExceeded):
+        return None, 0
+    return (found.pid, found.epoch, found.topic, found.partition), found.seq

@@ -17,8 +17,9 @@ bundle carries them into the order the stage is over: both are on one disk, one 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -26,7 +27,7 @@ from duckrow.node.commands import Command
 from duckrow.node.limits import PENDING_BYTES_MAX
 from duckrow.node.row import Bundle
 
-from .before import Before
+from .before import Before, lane_of
 from .messages import Name, name_of
 
 
@@ -57,7 +58,8 @@ class Pending:
         again, in their old order (P3, P4).
 
         A view takes the oldest that waits, so its bundles go before all that it has left.  What came
-        again goes where it came first: whoever sends it again may leave out what came between.
+        again goes where it came first and has a place (before.py): whoever sends it again may leave
+        out what came between.
 
         Gives those that are over, since they hold only what came before: such copies; and stages, if
         power was lost just before that was written.
@@ -150,17 +152,22 @@ class Pending:
         """
         if self._bundled.pop(name_of(bundle), None) is not None:
             return []
-        heads = {command.head for command in bundle.commands}
-        over: list[Name] = []
-        kept = [_without(heads, waiting) for waiting in self._staged]
-        self._staged = deque(waiting for waiting in kept if waiting.commands)
-        over += [name for waiting in kept if not waiting.commands for name in waiting.stages]
-        for name, waiting in list(self._bundled.items()):
-            self._bundled[name] = left = _without(heads, waiting)
-            if not left.commands:
-                del self._bundled[name]
-                over.append(name)
-        return over
+        waiting = [*self._bundled.values(), *self._staged]
+        held = {command.head for each in waiting for command in each.commands}
+        ordered = [command.head for command in bundle.commands if command.head in held]
+        if not ordered:
+            return []
+        left = [list(each.commands) for each in waiting]
+        lanes = cache(lane_of)
+        for head in ordered:
+            _take_out(head, left, lanes)
+        waiting = [
+            Waiting(tuple(some), each.stages) for some, each in zip(left, waiting, strict=True)
+        ]
+        count = len(self._bundled)
+        self._bundled = {each.stages[0]: each for each in waiting[:count] if each.commands}
+        self._staged = deque(each for each in waiting[count:] if each.commands)
+        return [name for each in waiting if not each.commands for name in each.stages]
 
     def again(self) -> None:
         """This node acts in a new view: what has no place yet goes first, in its old order (P3)."""
@@ -183,9 +190,19 @@ def _split(waiting: Waiting, commands_max: int, bytes_max: int) -> tuple[Waiting
     return waiting, Waiting(())
 
 
-def _without(heads: set[bytes], waiting: Waiting) -> Waiting:
-    left = tuple(command for command in waiting.commands if command.head not in heads)
-    return Waiting(left, waiting.stages)
+def _take_out(head: bytes, left: Sequence[list[Command]], lanes: Callable[..., Any]) -> None:
+    """Of what waits, the oldest copy.  One behind what has to come before it stays as long as that does:
+    what was ordered is a copy from before that, which was refused (D3).
+    """
+    lane, seq = lanes(head)
+    for commands in left:
+        for index, each in enumerate(commands):
+            if each.head == head:
+                del commands[index]
+                return
+            other, lower = lanes(each.head)
+            if lane is not None and other == lane and lower < seq:
+                return
 
 
 def size_of(commands: Sequence[Command]) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.bridgecluster import Cluster
+from duckrow.bridge import handing
 from duckrow.bridge.effects import Settled
 from duckrow.bridge.messages import Acks, Hand, Join
+from duckrow.node import makers
 from duckrow.node.commands import Command
 from duckrow.node.row import Bundle
 
@@ -85,6 +87,23 @@ def test_what_nobody_orders_is_said_again_less_and_less_often() -> None:
     cluster.beats(300)
 
     assert 4 <= len(cluster.said(3, Hand)) <= 8
+
+
+def test_what_came_again_behind_what_has_to_come_first_is_handed_on_there_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R3: `2` was staged, then `1`, and then `2` was accepted; and all of that goes in several hands."""
+    monkeypatch.setattr(handing, "BUNDLE_COMMANDS", 1)
+    first, second = (makers.skip(makers.Turn(bytes(16), seq), "t").head for seq in (1, 2))
+    cluster = retired_with()
+    for head in (second, first, second):
+        cluster.members[3].submit([Command(head)])
+        cluster.settle()
+
+    back(cluster)
+
+    bundles = [content for content in cluster.rows[1] if isinstance(content, Bundle)]
+    assert [c.head for b in bundles for c in b.commands] == [second, first, second]
 
 
 def test_what_was_taken_is_not_taken_again() -> None:

@@ -164,6 +164,21 @@ def test_what_came_again_behind_what_has_to_come_first_is_kept_over_a_restart() 
     assert found.take(100, 10_000).commands == of_lane(1, 3, 2, 3, 4)
 
 
+def test_what_came_again_behind_what_has_to_come_first_stays_when_its_first_copy_is_ordered() -> (
+    None
+):
+    """D3: in the row `3` was refused, however often it comes before `2`."""
+    found = Pending()
+    for s, seqs in enumerate(((1, 3), (2,), (3, 4)), 1):
+        found.staged(Bundle(0, 1, s, 0, 0, of_lane(*seqs)))
+
+    assert found.ordered(Bundle(5, 2, 1, 1, 0, of_lane(1, 3))) == [(0, 1, 1)]
+    assert found.ordered(Bundle(5, 3, 1, 1, 0, of_lane(1, 3))) == []
+    assert found.first(100, 10_000) == of_lane(2, 3, 4)
+    assert found.ordered(Bundle(5, 2, 2, 2, 0, of_lane(2, 3))) == [(0, 1, 2)]
+    assert found.ordered(Bundle(5, 2, 3, 3, 0, of_lane(4))) == [(0, 1, 3)]
+
+
 def test_a_bundle_whose_record_was_lost_is_known_by_its_commands() -> None:
     """The others ordered it; power took its record here, and left the stage that it came from."""
     found = Pending()
