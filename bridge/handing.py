@@ -1,9 +1,9 @@
 """Handing: what a node without a vote still has to be ordered goes to one that can (R3).
 
 A machine that is retired may have commands on its disk that it told a producer were accepted.  It
-never acts again, so it gives them to the nearest member, in their order and one bundle's worth at a
-time, and again until they are in the row, less and less often: links may take long for it.  Whatever
-comes twice by that is known by its lanes.
+never acts again, so it gives them to the nearest member, in their order and as much at a time as others
+may wait behind, and again until they are in the row, less and less often: links may take long for it.
+Whatever comes twice by that is known by its lanes.
 
     pending ──► Hand ──► a member, as if its own node had submitted it ──► an item ──► gone from here
 """
@@ -15,7 +15,6 @@ from typing import Final
 import attrs
 
 from duckrow.node.commands import Command
-from duckrow.node.limits import BUNDLE_BYTES_MAX
 from duckrow.node.row import Bundle
 
 from .effects import Settled
@@ -25,6 +24,7 @@ from .neighbours import Neighbours
 from .ordering import BUNDLE_COMMANDS
 from .outbox import Outbox
 from .pending import Pending
+from .sending import AT_ONCE_BYTES
 from .standing import Standing
 
 PATIENCE_MAX: Final = 16  # times as long as at first
@@ -65,7 +65,7 @@ class Handing:
             self.standing.timing.retry,
         )
         there = [m.id for m in self.standing.newest.members if m.id in paths]
-        first = self.pending.first(BUNDLE_COMMANDS, BUNDLE_BYTES_MAX)
+        first = self.pending.first(BUNDLE_COMMANDS, AT_ONCE_BYTES)
         nearest = min(there, key=lambda id_: (len(paths[id_]), id_), default=0)
         is_new = (first, nearest) != (self._given, self._given_to)
         if nearest and (is_new or now - self._given_at >= self._patience):

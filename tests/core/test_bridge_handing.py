@@ -106,6 +106,19 @@ def test_what_came_again_behind_what_has_to_come_first_is_handed_on_there_too(
     assert [c.head for b in bundles for c in b.commands] == [second, first, second]
 
 
+def test_it_goes_in_parts_behind_which_what_is_urgent_need_not_wait_long() -> None:
+    """R3: while a whole bundle was on its way, acks had to wait behind it."""
+    words = [letter * 100_000 for letter in "abcdef"]
+    cluster = retired_with(*words)
+
+    back(cluster)
+    cluster.beats(20)
+
+    assert cluster.words(1) == words
+    hands = [each for each in cluster.said(3, Hand) if isinstance(each, Hand)]
+    assert max(len(each.commands) for each in hands) == 2
+
+
 def test_what_was_taken_is_not_taken_again() -> None:
     """The member stood still, and heard the same thing several times at once."""
     cluster = retired_with("a")
