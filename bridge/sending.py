@@ -54,6 +54,8 @@ class Sending:
             self._urgent.pop(key, None)  # its place is behind what it may speak of
             self._urgent[key] = message
         elif _is_bulk(message):
+            if isinstance(message, Control) and self._waits(message):
+                return
             size = size_of(message)
             self._bulk.append((message, size))
             self.bulk_bytes += size
@@ -65,6 +67,13 @@ class Sending:
         else:
             self._count += 1
             self._urgent[self._count] = message
+
+    def _waits(self, said: Control) -> bool:
+        """A Hand that was said again: who says it cannot know how slow the link is."""
+        return isinstance(said.payload, Hand) and any(
+            isinstance(each, Control) and (each.to, each.payload) == (said.to, said.payload)
+            for each, _ in self._bulk
+        )
 
     def fill(self) -> list[Buffer]:
         """What to give to the socket; call `sent` with what it took."""

@@ -82,6 +82,14 @@ def test_what_is_handed_on_counts_among_what_waits() -> None:
     assert sent(sending) == [hand(1, 5000)]
 
 
+def test_what_is_handed_on_again_while_it_waits_is_not_sent_again() -> None:
+    sending = Sending(Encoder())
+    for n in (1, 2):
+        sending.put(Control(1, 1, n, 2, hand(1, 5000).payload))
+
+    assert sent(sending) == [hand(1, 5000)]
+
+
 def test_of_links_and_acks_the_newest_goes_out_and_controls_all() -> None:
     sending = Sending(Encoder())
     for n in range(100):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from duckrow.bridge import attach, follower
+from duckrow.bridge import attach, follower, links
 from duckrow.node import columns, makers, output
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.effects import Code, Result
@@ -254,9 +254,9 @@ def test_a_node_is_told_of_all_that_is_staged_however_much_it_is(
     play(25, script)
 
 
-def accept_large(split: Split, seq: int, told: list[object]) -> None:
+def accept_large(split: Split, seq: int, told: list[object], size: int = 32 * KIB) -> None:
     node, turn = split.nodes[1], makers.Turn(PID, seq=seq)
-    body = columns.encode([bytes(32 * KIB)])
+    body = columns.encode([bytes(size)])
     key = node.submit(makers.produce(turn, "large", body, 1), accepted=True)
     node.calls.tell(key, told.append, accepted=True)
 
@@ -358,3 +358,33 @@ def test_what_is_staged_in_front_of_what_has_to_come_first_is_not_told_to_a_node
         assert last(split) == 2
 
     play(29, script)
+
+
+def test_what_a_retired_machine_accepted_comes_over_a_slow_link_and_does_not_cost_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R3: it was said again while it was on its way, until the link was cut, each time."""
+    monkeypatch.setattr(links, "OUTPUT_BYTES_MAX", 1 * MIB)
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        cut_off(split)
+        await trio.sleep(3)
+        told: list[object] = []
+        accept_large(split, 1, told, size=800 * KIB)
+        await trio.sleep(0.5)
+        assert told == [Result(Code.WAITING)]
+        await split.nodes[2].row.administer({"what": "retire", "node": "m1"})
+        net = split.world.net
+        net.window = 4 * KIB
+        for other in (2, 3):
+            net.link("m1", f"m{other}").delay = net.link(f"m{other}", "m1").delay = 0.05
+        net.heal()
+        with trio.fail_after(30):  # it carries 40 KB/s
+            while last(split, "large") < 1:
+                await trio.sleep(0.1)
+        assert not any("link_too_slow" in note for note in split.notes)
+
+    play(30, script)
