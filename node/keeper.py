@@ -46,6 +46,9 @@ REMIND_SECONDS_TIGHT = 1.0  # the same on a full disk, where each takes space of
 REMIND_SECONDS_MAX = 1.0  # the wall clock may be set while somebody waits for it
 SHOWN_FIRST = 4  # readers that wait for what came; more of them would hold up its producer
 EFFECTS_AT_ONCE = 128  # of what is applied before others get a turn: some milliseconds
+WISHES_MAX = (
+    1_000  # for topics, at a machine without a majority: each is a task, and lies on the disk
+)
 HEADS_MAX = 4_096  # decoded, of commands that are not applied yet
 
 
@@ -84,9 +87,8 @@ class Keeper:
         self._ended = False
         self._heads: dict[bytes, Head] = {}  # of what was submitted here, decoded
         self._nursery: trio.Nursery | None = None
-        self._wished: dict[
-            str, trio.Event
-        ] = {}  # topics: set when made, or when that may take long
+        # Topics, by name: set when it is made, or when that may take long.
+        self._wished: dict[str, trio.Event] = {}
         self._finding = trio.Event()  # of the item that is being applied: older bodies
         self._hashed = trio.lowlevel.ParkingLot()  # until the hash of the state is made
         self._due: int | None = None  # when the clock task will look next
@@ -204,7 +206,8 @@ class Keeper:
         check_topic_name(topic)
         wished = self._wished.get(topic)
         if wished is None:
-            if self._nursery is None or self._ended:
+            is_enough = self.row.missing and len(self._wished) >= WISHES_MAX
+            if self._nursery is None or self._ended or is_enough:
                 return
             wished = self._wished[topic] = trio.Event()
             self._nursery.start_soon(self._make, topic)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from duckrow.node import columns, makers
+from duckrow.node import columns, keeper, makers
 from duckrow.node.effects import Code, Result
 from duckrow.node.errors import NoQuorum, Refused, Timeout
 
@@ -115,6 +115,24 @@ def test_where_readers_make_topics_a_pull_at_a_machine_that_is_cut_off_finds_non
             town.world.net.heal()
             await town.until_all_act()
             assert "t" in await row.topics(), "who follows it need not ask again"
+
+    run(use)
+
+
+def test_at_a_machine_that_is_cut_off_readers_wish_for_a_bounded_number_of_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keeper, "WISHES_MAX", 2)
+
+    async def use(town: Town) -> None:
+        settings = makers.settings(makers.Turn(bytes(16), 1), {"create": "on-subscribe"})
+        await town.nodes[1].order(settings)
+        town.cut_off(1)
+        await town.until(lambda: bool(town.nodes[1].row.status().missing))
+        async with town.client(1, timeout=3.0) as row:
+            for count in range(4):
+                assert not await row.pull(f"t{count}")
+        assert len(town.bridges[1].staging.bundles) == 2
 
     run(use)
 
