@@ -331,6 +331,8 @@ class _Node:
             buffers = await self._answers(reference, what, arguments, body)
         except DuckrowError as error:
             buffers = wire.failure(reference, error)
+        # Who asks for many large bodies at once is not too slow to take them.
+        await self._output.wait(AHEAD_BYTES)
         self.tell(buffers)
 
     async def _answers(

@@ -9,7 +9,7 @@ import trio
 
 from duckrow.bridge import attach, follower
 from duckrow.bridge.process import Bridge
-from duckrow.node import bridgedrow, makers
+from duckrow.node import bridgedrow, columns, makers
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.bridgedstore import BridgedStore
 from duckrow.node.effects import Code, Result
@@ -537,6 +537,36 @@ def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> Non
             assert len(await everything(node)) > 20
 
     play(11, script)
+
+
+def test_a_node_that_asks_for_many_large_bodies_at_once_gets_all_of_them() -> None:
+    """They are more than may wait in a connection: it was cut, and all were asked for again, for ever."""
+    body = columns.encode([bytes(1_000_000)] * 4)
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        node = split.nodes[1]
+        pid = node.fresh_pid()
+        for seq in range(1, 7):
+            turn = makers.Turn(pid, seq=seq, time=node.wall_us())
+            await node.order(makers.produce(turn, "large", body, 4))
+        topic = node.state.topic("large")
+        assert topic is not None
+        came: list[bool] = []
+
+        async def read(place: int) -> None:
+            came.append(await node.row.store.read_body(place) == body)
+
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                for row in node.numbers.rows(topic.id, 0, 1, 6):
+                    nursery.start_soon(read, row.place)
+        assert came == [True] * 6
+        assert not [note for note in split.notes if "node_lost" in note]
+
+    play(12, script)
 
 
 def test_who_waits_for_the_number_of_what_was_accepted_is_not_told_that_a_copy_was_refused() -> (
