@@ -135,6 +135,7 @@ class _Node:
         self._told: tuple[int, RowStatus] | None = None
         self._segments: list[wire.Facts] = []
         self._attaches = False  # what it has to know first is to be said
+        self._last = 0, 0  # position and place of the last item that it has
         self._welcome = False  # all of that was said
         self._changed: float | None = None  # since when the row has another end than was told
         self._awaited: set[bytes] = set()  # heads of commands of which `accepted` is waited for
@@ -223,9 +224,7 @@ class _Node:
         kind, fields = wire.opened(frame)
         bridge = self._bridge
         if kind == Said.ATTACH:
-            if fields[0] != wire.VERSION:
-                raise Corrupt(f"the node speaks version {fields[0]!r} to its bridge")
-            self._attaches = True
+            self._last, self._attaches = wire.last_of(fields), True
         elif kind == Said.FOLLOW:
             self._follow(fields[0])
         elif kind == Said.TAKEN:
@@ -274,6 +273,7 @@ class _Node:
                     store.floor,
                     ordered,
                     store.images.name,
+                    await self._leads_on(),
                 )
             )
         )
@@ -293,6 +293,16 @@ class _Node:
         self._welcome = True
         self._tell_status()
         self._output.flush()
+
+    async def _leads_on(self) -> bool:
+        """A sync that failed may have taken the end of the row, which comes again and lies elsewhere."""
+        position, place = self._last
+        try:
+            return not place or await self._bridge.store.place_of(position) == place
+        except NotFound:
+            return False
+        except Corrupt:
+            return True  # what is damaged there is mended where it lies
 
     def _follow(self, after: int) -> None:
         if self._follower is not None:

@@ -63,6 +63,7 @@ class BridgedRow:
             host,
             port,
             note,
+            last=lambda: self._last,
             on_welcome=self._on_welcome,
             on_frame=self._on_frame,
             on_away=self._be_looked_at,
@@ -73,6 +74,7 @@ class BridgedRow:
         self._lacks = False  # the index has lost something
         self._connections = 0  # with a bridge, until now
         self._after: int | None = None  # position up to which items came
+        self._last = 0, 0  # position and place of the last item that came
         self._items: deque[Item] = deque()
         self._came = self._unsaid = (
             0  # bytes of items by this connection: in `_items`; taken, not told
@@ -91,7 +93,8 @@ class BridgedRow:
         """Keeps the connection with the bridge, until cancelled, or the node ends without one.
 
         Raises:
-            ReplacedError: another store is there than before, or an image took the place of the row.
+            ReplacedError: another store is there than before, an image took the place of the row, or
+                the row has lost its end.
         """
         await self._link.run()
 
@@ -310,6 +313,11 @@ class BridgedRow:
                 f"an image took the place of the row, which begins behind position "
                 f"{welcome.floor - 1} now, and this node had come to {self._after}"
             )
+        if not welcome.leads_on:
+            raise ReplacedError(
+                f"the row has lost its end, up to position {self._after}: what was in it comes again, and "
+                "lies elsewhere"
+            )
         self.welcome = welcome
         self._status = self._status._replace(missing=())  # who ordered meanwhile is to hear of it
         self._connections += 1
@@ -329,7 +337,7 @@ class BridgedRow:
             item = wire.item_of(fields, frame.body)
             if self._after is None or item.position != self._after + 1:
                 raise Corrupt(f"item {item.position} comes behind {self._after}")
-            self._after = item.position
+            self._after, self._last = item.position, (item.position, item.place)
             self._items.append(self._with_own_bodies(item))
             self._came += frame.size
             self._taker.wake()

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import trio
 
 from . import bridgewire as wire
-from .bridgewire import Said, Told, Welcome, What
+from .bridgewire import Told, Welcome, What
 from .env import Buffer, Env
 from .errors import Corrupt, Disconnected
 from .events import WARNING, Note
@@ -38,8 +38,8 @@ class Stream(Protocol):
 
 
 class BridgeLink:
-    """`on_welcome` begins each connection, and puts what the bridge has to hear first; `on_frame` has all that
-    follows but answers; `on_away` says that nobody came back for a while.
+    """`last` is the last item that came.  `on_welcome` begins each connection, and puts what the bridge has to
+    hear first; `on_frame` has all that follows but answers; `on_away` says that nobody came back for a while.
     """
 
     def __init__(
@@ -49,11 +49,13 @@ class BridgeLink:
         port: int,
         note: Note,
         *,
+        last: Callable[[], tuple[int, int]],
         on_welcome: Callable[[Welcome], None],
         on_frame: Callable[[int, list[Any], Frame], None],
         on_away: Callable[[], None],
     ) -> None:
         self._env, self._host, self._port, self._note = env, host, port, note
+        self._last = last
         self._on_welcome, self._on_frame, self._on_away = on_welcome, on_frame, on_away
         self._output: Output | None = None
         self._lost_at = inf  # while there is no bridge: since when
@@ -154,7 +156,7 @@ class BridgeLink:
         output = Output(
             stream, lambda work: spawn(work), self._note, "bridge", at_once=PENDING_BYTES_MAX
         )
-        output.put(wire.frame([int(Said.ATTACH), wire.VERSION]))
+        output.put(wire.attach(self._last()))
         output.flush()
         reader = FrameReader()
         reader.accept_hello()

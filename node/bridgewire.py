@@ -90,6 +90,7 @@ class Welcome(NamedTuple):
     floor: int
     ordered: tuple[Name, ...]  # stages that are in the row already; the state has them, or will
     image: str  # that the row began with: another one, another row; empty: with none
+    leads_on: bool = True  # the last item that the node has lies where it lay
 
 
 def frame(head: Iterable[Any], *body: Buffer) -> list[Buffer]:
@@ -189,9 +190,27 @@ def _nameless(commands: Sequence[Command]) -> Bundle:
 # -- what else is told --------------------------------------------------------------------------
 
 
+def attach(last: tuple[int, int]) -> list[Buffer]:
+    """`last`: position and place of the last item that came; zeros, if none did."""
+    return frame([int(Said.ATTACH), VERSION, *last])
+
+
+def last_of(fields: list[Any]) -> tuple[int, int]:
+    """Of what `attach` makes.
+
+    Raises:
+        Corrupt: it is of another version.
+    """
+    version, *last = fields
+    if version != VERSION:
+        raise Corrupt(f"the node speaks version {version!r} to its bridge")
+    return (last[0], last[1]) if len(last) > 1 else (0, 0)
+
+
 def welcome(told: Welcome) -> list[Buffer]:
     names = [list(name) for name in told.ordered]
-    return frame([int(Told.WELCOME), *told[:3], list(told.formers), *told[4:6], names, told.image])
+    formers = list(told.formers)
+    return frame([int(Told.WELCOME), *told[:3], formers, *told[4:6], names, *told[7:]])
 
 
 def welcome_of(fields: list[Any]) -> Welcome:
@@ -208,7 +227,8 @@ def welcome_of(fields: list[Any]) -> Welcome:
         raise Corrupt(f"the bridge speaks version {version!r} to its node, and this is {VERSION}")
     if not more or type(more[0]) is not str:
         raise cbor.malformed("the welcome of a bridge", fields)
-    return Welcome(version, id_, uuid, tuple(formers), level, floor, ordered, more[0])
+    leads_on = more[1:2] != [False]
+    return Welcome(version, id_, uuid, tuple(formers), level, floor, ordered, more[0], leads_on)
 
 
 def status(told: RowStatus, floor: int) -> list[Buffer]:

@@ -539,6 +539,39 @@ def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> Non
     play(11, script)
 
 
+def test_a_node_whose_bridge_lost_the_end_of_its_row_finds_what_comes_again_where_it_lies_now() -> (
+    None
+):
+    """A sync failed, and the kernel dropped what was written.  The node lives on, and knew the old places."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        host = split.world.host("m1")
+        host.media.sync_eio = 1
+        while host.alive:
+            await trio.sleep(0.01)
+        del split.bridges[1]
+        for path in host.media.paths():
+            host.media.evict(path)
+        await trio.sleep(0.2)
+        split.start_bridge(1)
+        await split.until()
+        await trio.sleep(1)
+        await split.end()
+        node = split.nodes[1]
+        topic = node.state.topic("rides")
+        assert topic is not None
+        rows = node.numbers.rows(topic.id, 0, 1, 1_000)
+        assert sum(row.count for row in rows) == node.state.partition(topic.id, 0).last
+        for row in rows:
+            assert await node.row.store.read_body(row.place) == BODY
+        assert split.replaced == [1]
+
+    play(1, script, "write", tolerate=(DiskFailed,))
+
+
 def test_a_node_that_asks_for_many_large_bodies_at_once_gets_all_of_them() -> None:
     """They are more than may wait in a connection: it was cut, and all were asked for again, for ever."""
     body = columns.encode([bytes(1_000_000)] * 4)
