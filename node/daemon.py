@@ -126,15 +126,17 @@ async def run(
         http = await _watch(options.http, watching, watchers)
         async with _bridge(env, options) as supervision:
             serving = _Serving(options, limits, watching, stop, http)
+            watchers.start_soon(serving.open_no_more)
             again = True
             while again:
                 again = False
-                try:
-                    async with _opened(env, options, supervision) as keeper:
-                        await serving.serve(keeper, env, task_status)
-                except* ReplacedError as replaced:
-                    log.warning("opened_again why=%s", replaced.exceptions[0])
-                    again = not stop.is_set()
+                with serving.opening():
+                    try:
+                        async with _opened(env, options, supervision) as keeper:
+                            await serving.serve(keeper, env, task_status)
+                    except* ReplacedError as replaced:
+                        log.warning("opened_again why=%s", replaced.exceptions[0])
+                        again = not stop.is_set()
         watchers.cancel_scope.cancel()
 
 
@@ -148,8 +150,24 @@ class _Serving:
     stop: trio.Event
     http: Address | OSError | None
     addresses: list[Address] = attrs.field(factory=list, init=False)  # where it listened before
+    _opening: trio.CancelScope | None = attrs.field(
+        default=None, init=False
+    )  # again, till it serves
+
+    def opening(self) -> trio.CancelScope:
+        scope = trio.CancelScope()
+        if self.addresses:  # else whoever starts it cancels that
+            self._opening = scope
+        return scope
+
+    async def open_no_more(self) -> None:
+        """Told to stop, it waits for no row to begin anew with: that may take as long as others are away."""
+        await self.stop.wait()
+        if self._opening is not None:
+            self._opening.cancel()
 
     async def serve(self, keeper: Keeper, env: Env, task_status: trio.TaskStatus[Running]) -> None:
+        self._opening = None  # it ends in order
         if isinstance(self.http, OSError):
             raise self.http  # that the folder is in use would have been the better reason
         server = Server(keeper, self.limits, env.disk.free, log.log)

@@ -8,14 +8,24 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
 import duckrow
 from duckrow.node import columns, makers, requests
+from duckrow.node import daemon as node_daemon
+from duckrow.node.addresses import Unix
+from duckrow.node.alone import open_node
+from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.commands import PID_BYTES
+from duckrow.node.daemon import DaemonOptions
 from duckrow.node.effects import Code
+from duckrow.node.env import Env
+from duckrow.node.keeper import Keeper
 from duckrow.node.requests import Ask, Outcome, Verb
 
 from .daemonkit import SECONDS, Daemon, Wire, daemon, metrics, resident
@@ -94,6 +104,45 @@ def test_told_to_stop_before_it_is_ready_it_stops(tmp_path: Path) -> None:
     assert "Traceback" not in "".join(again.said)
     with daemon(tmp_path) as running, duckrow.connect(running.url) as row:
         assert row.topic("t").partitions[0].last == 50_000
+
+
+def test_told_to_stop_while_it_begins_anew_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had waited for the row, which an image of a machine that is away has to bring, however long."""
+    serves, begins_anew = trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def opened(
+        env: Env, options: DaemonOptions, _supervision: object
+    ) -> AsyncIterator[Keeper]:
+        async with open_node(env, options.node) as keeper, trio.open_nursery() as nursery:
+            nursery.start_soon(be_replaced)
+            yield keeper
+
+    async def be_replaced() -> None:
+        await serves.wait()
+        monkeypatch.setattr(node_daemon, "_opened", opened_in_vain)
+        raise ReplacedError("an image took the place of the row")
+
+    @asynccontextmanager
+    async def opened_in_vain(*_: object) -> AsyncIterator[Keeper]:
+        begins_anew.set()
+        await trio.sleep_forever()
+        yield  # never
+
+    async def main() -> None:
+        stop = trio.Event()
+        options = DaemonOptions(data=tmp_path, listen=(Unix(str(tmp_path / "socket")),))
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(node_daemon.run, options, stop)
+                serves.set()
+                await begins_anew.wait()
+                stop.set()
+
+    monkeypatch.setattr(node_daemon, "_opened", opened)
+    trio.run(main)
 
 
 # -- who gets in ------------------------------------------------------------------------------
