@@ -118,7 +118,7 @@ class Mending:
             lost = Survey(segment, 0, 0)
             return Wound(segment, lost, {segment.first: None}, {}, unfit=str(error))
         try:
-            await feed(survey.run(), handle.file)
+            await feed(survey.run(), handle.file, survey.unread)
         finally:
             self._shelf.files.release(handle)
         imaged = came_with(self._chronicle.base, number)

@@ -13,8 +13,8 @@ from .incoming import Piece
 from .limits import KIB
 from .records import REACH_MAX, Record, RecordKind, decode, padded
 from .search import next_record
-from .segmentreads import feed, read_or_zeros
-from .segments import segment_file
+from .segmentreads import Unread, feed, read_or_zeros, touches
+from .segments import Segment, segment_file
 from .shelf import Shelf
 
 WINDOW_BYTES = 256 * KIB
@@ -33,13 +33,14 @@ async def read_pieces(
     pieces: list[Piece] = []
     taken = 0
     window, base = b"", 0
+    unread: Unread = []
     handle = await shelf.files.acquire(number)
     try:
         while offset < size and (taken < limit or not pieces):
             record = decode(window, base, offset, segment.seed)
             if record is None or _end_of(record) > base + len(window):
                 length = max(WINDOW_BYTES, REACH_MAX, _end_of(record) - offset if record else 0)
-                window, base = await read_or_zeros(handle.file, offset, length), offset
+                window, base = await read_or_zeros(handle.file, offset, length, unread), offset
                 record = decode(window, base, offset, segment.seed)
             if record is None or record.end > size or _end_of(record) > base + len(window):
                 if whole:
@@ -50,7 +51,7 @@ async def read_pieces(
                 continue
             if record.kind == RecordKind.BUNDLE:
                 body = window[record.body_offset - base : record.end - base]
-                piece = _without_damage(record, body)
+                piece = _without_damage(segment, record, body, unread)
                 if whole and (piece is None or piece.body is not body):
                     raise Corrupt(f"{segment_file(number)}: the bundle at {offset:,} is damaged")
                 if piece is not None:
@@ -67,8 +68,16 @@ def _end_of(record: Record) -> int:
     return record.end if record.kind == RecordKind.BUNDLE else record.body_offset
 
 
-def _without_damage(record: Record, body: bytes) -> Piece | None:
+def _without_damage(segment: Segment, record: Record, body: bytes, unread: Unread) -> Piece | None:
     """Without those of its bodies that are damaged; None: its heads are."""
+
+    def is_left_out(start: int, length: int) -> bool:
+        return (
+            segment.rewritten
+            and not any(body[start : start + length])
+            and not touches(unread, record.body_offset + start, length)
+        )
+
     try:
         form = BundleForm.decode(record.head)
         heads = body[: form.heads_length]
@@ -79,7 +88,7 @@ def _without_damage(record: Record, body: bytes) -> Piece | None:
             for start, length, crc in bodies(
                 split_heads(heads, form.commands), padded(form.heads_length)
             )
-            if crc32c(body[start : start + length]) != crc and any(body[start : start + length])
+            if crc32c(body[start : start + length]) != crc and not is_left_out(start, length)
         ]
     except Corrupt:
         return None

@@ -25,7 +25,7 @@ from .limits import KIB
 from .places import place, record_of
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .search import next_record
-from .segmentreads import read_or_zeros
+from .segmentreads import Unread, read_or_zeros, touches
 from .segments import Segment, index_file, segment_file
 from .shelf import Shelf
 
@@ -62,7 +62,7 @@ async def _scrub_segment(shelf: Shelf, segment: Segment, end: int, pace: Pace) -
     scrubbing = Scrubbing(segment, end, min(shelf.window_bytes, WINDOW_BYTES))
     handle = await shelf.files.acquire(segment.number)
     try:
-        await _read_on(scrubbing.run(), handle.file, pace)
+        await _read_on(scrubbing.run(), handle.file, pace, scrubbing.unread)
     finally:
         shelf.files.release(handle)
     places = await shelf.places_again(segment)
@@ -77,10 +77,10 @@ async def _scrub_segment(shelf: Shelf, segment: Segment, end: int, pace: Pace) -
     return damages
 
 
-async def _read_on(reads: Reads, file: File, pace: Pace) -> None:
+async def _read_on(reads: Reads, file: File, pace: Pace, unread: Unread) -> None:
     wanted = next(reads, None)
     while wanted is not None:
-        found = await read_or_zeros(file, *wanted)
+        found = await read_or_zeros(file, *wanted, unread)
         await pace(len(found))
         try:
             wanted = reads.send(found)
@@ -111,6 +111,7 @@ class Scrubbing:
     end: int
     window_bytes: int
     damages: list[Damage] = attrs.field(factory=list, init=False)
+    unread: Unread = attrs.field(factory=list, init=False)  # whoever reads for it adds to this
     _digest: bytes = attrs.field(default=b"", init=False)  # empty: not known after damage
     _position: int = attrs.field(default=0, init=False)
 
@@ -174,11 +175,15 @@ class Scrubbing:
         ):
             self._check_padding(window, base, at, offset)
             body = window[offset - base : offset - base + length]
-            left_out = self.segment.rewritten and not any(body)
-            if crc32c(body) != crc and not left_out:
+            if crc32c(body) != crc and not self._is_left_out(body, offset):
                 self._tell(offset, length, "a body", topics=(decode_head(head).topic,))
             at = offset + length
         self._check_padding(window, base, at, record.end)
+
+    def _is_left_out(self, body: bytes, offset: int) -> bool:
+        return (
+            self.segment.rewritten and not any(body) and not touches(self.unread, offset, len(body))
+        )
 
     def _check_padding(self, window: bytes, base: int, start: int, end: int) -> None:
         if any(window[start - base : end - base]):

@@ -55,6 +55,11 @@ async def read_or_zeros(
         return b"".join(parts)
 
 
+def touches(unread: Unread, offset: int, length: int) -> bool:
+    """Whether the disk did not give some of it."""
+    return any(start < offset + length and offset < end for start, end in unread)
+
+
 async def read_index_head(disk: Disk, number: int) -> IndexHead | None:
     """None: there is no whole index file of that segment."""
     try:

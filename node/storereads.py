@@ -30,7 +30,7 @@ from .places import SEGMENT_SHIFT, command_of, offset_of, place, record_of, segm
 from .positions import LEFT_OUT
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .row import Bundle, Item, View
-from .segmentreads import opening_in, read_or_zeros
+from .segmentreads import Unread, opening_in, read_or_zeros
 from .segments import Segment, segment_file
 from .shelf import Shelf
 
@@ -248,11 +248,17 @@ class StoreReads:
         if len(body) == wanted.length and crc32c(body) == wanted.crc:
             return body
         segment = self._shelf.get(segment_of(place_))
-        if segment.rewritten and not any(body):
+        if segment.rewritten and not any(body) and await self._is_given(place_, wanted):
             raise _left_out(place_, f"the body at {wanted.offset:,}")
         await self._check_left_out(place_)
         what = f"the {wanted.length:,} bytes of a body at {wanted.offset:,} are damaged"
         raise await self._corrupt(place_, what)
+
+    async def _is_given(self, place_: int, wanted: Body) -> bool:
+        """Its zeros are on the disk, and do not stand for what cannot be read."""
+        unread: Unread = []
+        await self._read(place_, wanted.offset, wanted.length, unread)
+        return not unread
 
     async def _check_left_out(self, place_: int) -> None:
         """For what cannot be read: looks for a GAP over it, beginning with the last one before it.
@@ -277,10 +283,12 @@ class StoreReads:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[place_] = stored
 
-    async def _read(self, place_: int, offset: int, length: int) -> bytes:
+    async def _read(
+        self, place_: int, offset: int, length: int, unread: Unread | None = None
+    ) -> bytes:
         handle = await self._shelf.files.acquire(segment_of(place_))
         try:
-            return await read_or_zeros(handle.file, offset, length)
+            return await read_or_zeros(handle.file, offset, length, unread)
         finally:
             self._shelf.files.release(handle)
 

@@ -18,7 +18,7 @@ from duckrow.node.places import segment_of
 from duckrow.node.row import Bundle, Item
 from duckrow.node.storeoptions import LEVELS, StoreOptions
 from sim.alone import Machine
-from sim.pages import BLOCK
+from sim.pages import BLOCK, SECTOR
 from sim.park import SimCrashed
 from sim.storekit import Story, one_life, small
 
@@ -236,6 +236,30 @@ def test_a_damaged_segment_is_not_rewritten(what: str) -> None:
         assert machine.media.content(PATH) == before
         assert "row/00000002.seg.new" not in machine.media.paths()
         row.store.check()
+
+    run(machine, work)
+
+
+def test_a_live_body_that_the_disk_does_not_give_is_damaged_and_was_not_left_out() -> None:
+    """It looked as if it had been: nobody put it back, and what an archive still lacked was let go."""
+    machine = Machine(1)
+
+    async def work(row: LoneRow, story: Story) -> None:
+        items, content = await fill(row, story), machine.media.content(PATH)
+        for live in items:
+            assert isinstance(live.content, Bundle)
+            body = live.content.commands[0].body
+            if content.index(bytes(body)) % SECTOR == 0 and len(body) <= SECTOR:
+                break
+        else:
+            raise AssertionError("each lies in one sector with the heads before it")
+        assert await row.store.rewrite(DEAD, {live.place}) > 0
+        assert await row.store.scrub() == []
+        machine.media.spoil(PATH, content.index(bytes(body)))
+        with pytest.raises(Corrupt, match="are damaged"):
+            await row.store.read_body(live.place)
+        found = {damage.what for damage in await row.store.scrub()}
+        assert "a body" in found
 
     run(machine, work)
 
