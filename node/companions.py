@@ -35,20 +35,30 @@ class Companion:
         delay = 0.0
         while True:
             began = trio.current_time()
-            # Not trio's context manager: that would kill it.
-            process = await trio.lowlevel.open_process(
-                self.command, stdin=subprocess.PIPE, env=environ, start_new_session=True
-            )
-            log.info("companion_started name=%s pid=%d", self.name, process.pid)
             try:
-                code = await process.wait()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await self._end(process)
-            log.warning("companion_ended name=%s code=%d", self.name, code)
+                await self._live(environ)
+            except OSError as error:
+                log.warning("companion_not_started name=%s error=%s", self.name, error)
             steady = trio.current_time() - began >= STEADY_SECONDS
             delay = 0.0 if steady else min(max(2 * delay, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)
             await trio.sleep(delay)
+
+    async def _live(self, environ: dict[str, str]) -> None:
+        """
+        Raises:
+            OSError: it could not be started: this machine has no memory left, say.
+        """
+        # Not trio's context manager: that would kill it.
+        process = await trio.lowlevel.open_process(
+            self.command, stdin=subprocess.PIPE, env=environ, start_new_session=True
+        )
+        log.info("companion_started name=%s pid=%d", self.name, process.pid)
+        try:
+            code = await process.wait()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._end(process)
+        log.warning("companion_ended name=%s code=%d", self.name, code)
 
     async def _end(self, process: trio.Process) -> None:
         assert process.stdin is not None

@@ -45,6 +45,7 @@ class Supervisor:
 
         Raises:
             DiskFailed: the first bridge could not do its work at all; it said why in the log.
+            OSError: it could not be started.
         """
         try:
             with trio.CancelScope(shield=True):
@@ -67,10 +68,16 @@ class Supervisor:
         delay = 0.0
         while not self._stop.is_set():
             began = trio.current_time()
-            if (pid := holder(self._lock)) is not None:
-                await self._adopt(pid)
-            else:
-                await self._start()
+            try:
+                if (pid := holder(self._lock)) is not None:
+                    await self._adopt(pid)
+                else:
+                    await self._start()
+            except OSError as error:
+                if not self.is_proven:
+                    raise
+                # This machine has no memory left, say: what the node has can be read all the same.
+                log.warning("bridge_not_started error=%s", error)
             if not self._stop.is_set():
                 steady = trio.current_time() - began >= STEADY_SECONDS
                 delay = 0.0 if steady else min(max(2 * delay, RETRY_SECONDS_MIN), RETRY_SECONDS_MAX)

@@ -1,0 +1,75 @@
+"""Processes beside a node: a machine that cannot start one ends neither the node nor the tries."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from duckrow.node.companions import Companion
+from duckrow.node.supervising import Supervisor
+
+BRIDGE = sys.executable, "-c", "import signal; signal.pause()"
+COMPANION = sys.executable, "-c", "import sys; sys.stdin.read()"
+
+
+class Starts:
+    """Of processes; the first so many of them fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+        self.failing, self._open = failing, trio.lowlevel.open_process
+        self.started = trio.Event()
+        monkeypatch.setattr(trio.lowlevel, "open_process", self._start)
+
+    async def _start(self, *args: Any, **more: Any) -> trio.Process:
+        if self.failing:
+            self.failing -= 1
+            raise BlockingIOError("no memory for another process")
+        process = await self._open(*args, **more)
+        self.started.set()
+        return process
+
+
+def test_a_companion_that_cannot_be_started_is_started_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        starts = Starts(monkeypatch, failing=2)
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(Companion(name="archiver", command=COMPANION).run, "unix:", "")
+                await starts.started.wait()
+                nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_a_bridge_that_cannot_be_started_again_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        starts = Starts(monkeypatch, failing=2)
+        supervisor = Supervisor(BRIDGE, tmp_path)
+        supervisor.is_proven = True
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(supervisor.run)
+                await starts.started.wait()
+                await supervisor.stop()
+
+    trio.run(main)
+
+
+def test_a_first_bridge_that_cannot_be_started_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        Starts(monkeypatch, failing=1)
+        with trio.fail_after(10):
+            await Supervisor(BRIDGE, tmp_path).run()
+
+    with pytest.raises(BlockingIOError, match="no memory"):
+        trio.run(main)
