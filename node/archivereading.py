@@ -32,6 +32,7 @@ FILES_KEPT: Final = 32  # footers
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 T = TypeVar("T")
+_Group = tuple[str, str, int]  # path and digest of its file, and which of them
 
 
 class Run(NamedTuple):
@@ -49,8 +50,8 @@ class Archive:
         self._reading = Lock()
         self._spans: dict[tuple[str, int], list[Span]] = {}
         self._files: OrderedDict[str, _File] = OrderedDict()
-        self._groups: OrderedDict[tuple[str, int], list[Batch]] = OrderedDict()
-        self._sizes: dict[tuple[str, int], int] = {}
+        self._groups: OrderedDict[_Group, list[Batch]] = OrderedDict()
+        self._sizes: dict[_Group, int] = {}
 
     def run(
         self,
@@ -101,7 +102,7 @@ class Archive:
         spans = self._listed(topic, partition, fresh=True)
         for span in reversed([span for span in spans if span.first < below]):
             name = Named(topic, partition, span)
-            if self._file(name).footer.topic_id != topic_id:
+            if not self._is_of(name, topic_id):
                 continue
             start = max(span.first, min(span.last, below - 1) + 1 - count)
             batches = [batch for batch in self._groups_of(name, start) if batch.first < below]
@@ -150,7 +151,7 @@ class Archive:
         for span in self._listed(topic, partition, fresh=True):
             if span.last < since:
                 continue
-            if self._file(Named(topic, partition, span)).footer.topic_id == topic_id:
+            if self._is_of(Named(topic, partition, span), topic_id):
                 return max(span.first, since)
         return None
 
@@ -174,8 +175,7 @@ class Archive:
         name = self._holder(topic, partition, at)
         if name is None or name.span.first > at:
             return None
-        file = self._file(name)
-        return file.rows_from(at) if file.footer.topic_id == topic_id else None
+        return self._file(name).rows_from(at) if self._is_of(name, topic_id) else None
 
     def since(self, topic: str, topic_id: int, partition: int, time: int) -> int | None:
         """The first number at or after a time; None: all that is here is older.
@@ -195,7 +195,7 @@ class Archive:
                 lo = middle + 1
             else:
                 hi = middle
-        if lo == len(files) or self._file(files[lo]).footer.topic_id != topic_id:
+        if lo == len(files) or not self._is_of(files[lo], topic_id):
             return None
         for batch in self._groups_of(files[lo], files[lo].span.first):
             if batch.time >= time:
@@ -209,7 +209,7 @@ class Archive:
             name = self._holder(topic, partition, at)
             if name is None:
                 return
-            if self._file(name).footer.topic_id != topic_id:
+            if not self._is_of(name, topic_id):
                 at = name.span.last + 1  # of another topic that had this name
                 continue
             yield from self._groups_of(name, max(at, name.span.first))
@@ -236,6 +236,14 @@ class Archive:
             self._spans[key] = tidy(file.named.span for file in files)
         return self._spans[key]
 
+    def _is_of(self, name: Named, topic_id: int) -> bool:
+        """Whether it is a file of that topic, and not of an older one that had its name."""
+        if self._file(name).footer.topic_id != topic_id:
+            del self._files[
+                name.path
+            ]  # that one may have been moved away, and be another one by now
+        return self._file(name).footer.topic_id == topic_id
+
     def _file(self, name: Named) -> _File:
         if name.path not in self._files:
             self._files[name.path] = _File(self.place, name)
@@ -248,7 +256,8 @@ class Archive:
         """Batches of the file, from that number on."""
         file = self._file(name)
         for group in range(file.group_of(start), file.groups):
-            key = name.path, group
+            # The path alone may become that of another topic.
+            key = name.path, file.footer.digest, group
             if key not in self._groups:
                 self._groups[key] = file.batches(group)
                 self._sizes[key] = file.size_of(group)

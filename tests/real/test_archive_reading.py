@@ -102,6 +102,29 @@ def test_entries_are_the_same_wherever_they_come_from(place: Path) -> None:
         assert len(row.pull("t", kept=True)) == 4
 
 
+def test_who_has_read_a_topic_reads_the_one_that_has_its_name_and_its_files_names_later(
+    place: Path, tmp_path: Path
+) -> None:
+    def values(row: duckrow.Client) -> list[int]:
+        found: list[int] = []
+        after: Any = 0
+        while entries := row.pull("t", after, archive=True):
+            found += [int(entry.value) for entry in entries]
+            after = entries.after
+        return found
+
+    with node_with_archive() as row:
+        produce(row, 400)
+        archived(archiver(row, place))
+        assert values(row)[:2] == [1, 2]
+        row.delete_topic("t")
+        (place / "topic=t").rename(tmp_path / "away")
+        row.create_topic("t", archive=SPAN, max_entries=SPAN)
+        produce(row, 400, 10_001)
+        archived(archiver(row, place))
+        assert values(row) == [*range(10_001, 10_401)]
+
+
 @pytest.mark.parametrize(
     ("after", "first"),
     [(0, 1), ("first", 1), (250, 251), (-1_000, 51), (-20, 1_031), ("last", None)],
