@@ -198,13 +198,13 @@ class Housekeeping:
         if keeper.row.stuck and len(snapshots.whole) == KEPT:
             await snapshots.forget(snapshots.whole[0])  # room for the command that makes room
         while await self._is_held_by_snapshots():
-            if snapshots.whole and snapshots.whole[-1] == keeper.state.position:
+            if snapshots.newest == keeper.state.position:
                 try:
                     with trio.move_on_after(RETRY_SECONDS):
                         await keeper.barrier()  # two snapshots are of two positions
                 except (Corrupt, NoQuorum, Timeout):
                     return  # the row ends here, or the node does
-                if snapshots.whole[-1] == keeper.state.position:
+                if snapshots.newest == keeper.state.position:
                     return
             if not await self._fits("room", self._snapshot_for_room):
                 return
@@ -231,8 +231,9 @@ class Housekeeping:
             if await self.snapshot():
                 return True
         # Not one block is free.  The row behind the only snapshot may go, if that can be read.
-        if self._released < max(snapshots.whole, default=0) and await snapshots.look_again():
-            self._released = snapshots.whole[-1]
+        newest = snapshots.newest
+        if self._released < newest and await snapshots.look_again(newest):
+            self._released = newest
             return True
         return False
 

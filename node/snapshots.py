@@ -300,10 +300,15 @@ class Snapshots:
                     damages.append(Damage(name, 0, 0, what, mended=True))
         return damages
 
-    async def look_again(self) -> bool:
-        """Whether the newest of those that can be relied on still is as it was written."""
+    @property
+    def newest(self) -> int:
+        """Of those that can be relied on; 0: there is none.  A scrub may find it damaged meanwhile."""
+        return max(self.whole, default=0)
+
+    async def look_again(self, position: int) -> bool:
+        """Whether that one still is as it was written."""
         try:
-            decode(await self._read(_name(self.whole[-1])))
+            decode(await self._read(_name(position)))
         except (Corrupt, OSError):
             return False
         return True

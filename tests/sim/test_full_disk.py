@@ -7,13 +7,14 @@ import pytest
 import trio
 
 from duckrow.node import makers
-from duckrow.node.alone import Options
+from duckrow.node.alone import LoneKeeper, Options
 from duckrow.node.errors import Full
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.limits import KIB
 from duckrow.node.producer import Producer
 from duckrow.node.rowstore import RowStore
+from duckrow.node.scrub import at_once
 from duckrow.node.storeoptions import StoreOptions
 
 from .alone import Machine
@@ -271,6 +272,33 @@ def test_a_snapshot_that_is_damaged_makes_room_for_one_that_is_not() -> None:
     machine.media.capacity = machine.media.used + 4 * BLOCK
     run(machine, full, chosen)
     assert newest not in machine.media.paths()
+
+
+def test_snapshots_that_a_scrub_finds_damaged_meanwhile_are_made_again() -> None:
+    machine = Machine(1)
+    met: list[int] = []
+
+    async def work(node: LoneKeeper) -> None:
+        await fill(node, 1_000, 1_000)
+        machine.media.capacity = machine.media.used + BLOCK
+        while not await is_refused(node):
+            pass
+        barrier = node.barrier
+
+        async def damaged_meanwhile() -> int:
+            for path in machine.media.paths():
+                if path.startswith("state/snapshot-") and not met:
+                    machine.media.flip(path)
+            met.append(len(await node.row.scrubs.scrubs[-1](at_once)))
+            return await barrier()
+
+        setattr(node, "barrier", damaged_meanwhile)  # noqa: B010
+        await make_room(node, "pruned")
+        await trio.sleep(PATIENCE)
+        assert met[0], "there was a barrier, and nothing to rely on behind it"
+        await goes_on(node, machine)
+
+    run(machine, work, options(16 * KIB))
 
 
 def test_a_restart_in_the_middle_of_it_does_not_matter() -> None:
