@@ -568,8 +568,8 @@ _BUGS = [
         "a founder makes one first view, whatever dies",
         (
             "bridge/member.py",
-            "                self.outbox.when_durable(partial(self._founded, view))\n",
-            "                self._founded(view)\n",
+            "                self.outbox.when_durable(partial(self.neighbours.flood, Decided(view)))\n",
+            "                self.neighbours.flood(Decided(view))\n",
         ),
         profile=MIXED,
     ),

@@ -574,10 +574,13 @@ def test_what_is_damaged_at_who_gives_an_image_is_mended_before_it_is_given(
         await forgotten(split, 1, 2)
         split.producing = False
         await trio.sleep(2)
+        media = split.world.host("m1").media
+        last = media.content([path for path in media.paths() if path.endswith(".seg")][-2])
+        batch = last[last.rindex(BODY) - 16 : last.rindex(BODY) + len(BODY)]
         for id_ in (1,) if others_have_it else (1, 2):
             media = split.world.host(f"m{id_}").media
-            name = [path for path in media.paths() if path.endswith(".seg")][-2]
-            media.flip(name, media.content(name).rindex(BODY) + 3)
+            (name,) = [path for path in media.paths() if batch in media.content(path)]
+            media.flip(name, media.content(name).index(batch) + 16 + 3)
         split.start_bridge(3)
         split.start_node(3)
         await split.until(seconds=60)
