@@ -1,7 +1,9 @@
 """What may happen to the disks of a simulated cluster.
 
 Damage, and the loss of a disk, is for one machine of a seed, the *victim*: the others have a majority
-and all data without it, so everything has to come back from them.
+and all data without it, so everything has to come back from them.  Nor has it a majority with the
+witnesses: as the only member of a view it would have the only copy, and damage may be met long after
+it came.
 """
 
 from __future__ import annotations

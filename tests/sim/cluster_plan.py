@@ -164,6 +164,8 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
             weights = (*weights, 1) if weights else ()
     elif more == "damage":
         faults += rng.sample(DAMAGE, rng.randint(1, 3))
+        if witnesses and machines == 3:
+            weights = (2, 1, 1)  # else the victim and the witness go on alone, with the only copy
         light = machines - 1 if witnesses else machines  # of weight 1, and keeps the row
         victim = light if weights else rng.randint(1, light)
     missing = [pair for pair in combinations(range(1, machines + 1), 2) if pair not in edges]

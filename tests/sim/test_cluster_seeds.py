@@ -272,6 +272,16 @@ def test_what_a_seed_takes_from_a_cluster_leaves_a_majority_that_has_everything(
             assert plan.victim not in plan.witnesses
 
 
+def test_whose_disk_may_be_hurt_is_never_the_only_one_that_has_what_was_ordered() -> None:
+    """With a witness it had been a majority, went on alone, and was wiped (seed 900935)."""
+    seeds = range(2000)
+    plans = [plan for seed in seeds if (plan := drawn(random.Random(seed))).victim]
+    assert any(plan.witnesses and plan.machines == 3 for plan in plans)
+    for plan in plans:
+        alone = [plan.victim, *plan.witnesses]  # keep no other copy
+        assert 2 * sum(map(plan.weight, alone)) <= sum(map(plan.weight, plan.ids))
+
+
 def test_nobody_loses_its_memory_beside_a_machine_whose_disk_has_failed() -> None:
     """That one is about to end, and at this level to forget what both have acked (seed 905158)."""
     world = World(1)
