@@ -173,6 +173,7 @@ class Machine:
         except DiskFailed:
             self._unread += 1
             if self._unread == UNREAD_STARTS:
+                self._unread = 0
                 self.bridge_host.media.copy_what_can_be_read()
             raise
         self._unread = 0

@@ -17,11 +17,13 @@ import trio
 
 from core.bridgecluster import Cluster
 from duckrow.bridge.messages import Accepted, Control, Follow, Message
+from duckrow.bridge.process import Bridge
 from duckrow.bridge.standing import Standing
 from duckrow.node.errors import DiskFailed
 from duckrow.node.row import View
 from duckrow.tools import fuzz
 from sim import cluster_scenario
+from sim.cluster_machine import UNREAD_STARTS
 from sim.cluster_operator import Operator
 from sim.cluster_plan import DAMAGE, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
 from sim.cluster_scenario import _Run, can_do_without, run_seed
@@ -302,6 +304,36 @@ def test_nobody_loses_its_memory_beside_a_machine_whose_disk_has_failed() -> Non
         assert other.active
         assert not other.bridge_host.media.is_armed
         assert not fate._may_forget(machine)
+
+    world.run(script)
+
+
+def test_each_time_a_bridge_cannot_read_its_disk_somebody_copies_what_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More of it became unreadable before it had started again, and then it never did."""
+    world = World(1, tolerate=ENDS)
+    machine = cluster_scenario._Run(world, QUIET).machines[1]
+
+    async def fails(*_: object) -> Bridge:
+        raise DiskFailed("it cannot be read")
+
+    async def script(_world: World) -> None:
+        machine.start()
+        await trio.sleep(0.1)
+        machine.kill(bridge=True)
+        monkeypatch.setattr(Bridge, "open", fails)
+        media = machine.bridge_host.media
+        path = next(path for path in media.paths() if path.endswith(".seg"))
+        pages = media.pages(path)
+        for _ in range(2):
+            pages.sync(pages.count)
+            media.spoil(path, 0)
+            assert pages.bad
+            for _ in range(UNREAD_STARTS):
+                machine.start()
+                await trio.sleep(0.1)
+            assert not pages.bad
 
     world.run(script)
 
