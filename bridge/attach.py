@@ -9,13 +9,12 @@ nothing is kept for it: it is a cursor (follower.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 import trio
 
 from duckrow.node import bridgewire as wire
-from duckrow.node.bridgewire import Said, Welcome, What
+from duckrow.node.bridgewire import Said, Welcome
 from duckrow.node.env import Buffer
 from duckrow.node.errors import (
     Corrupt,
@@ -33,11 +32,10 @@ from duckrow.node.limits import MIB
 from duckrow.node.output import GONE, Output
 from duckrow.node.receiving import receive
 from duckrow.node.row import Bundle, Item, RowStatus
-from duckrow.node.rowwire import encode_heads
 from duckrow.node.segments import SegmentInfo
 from duckrow.node.wakeup import Wakeup
 
-from .admin import Admin
+from .answers import Answers
 from .before import Before
 from .follower import Follower
 from .fromnode import FromNode
@@ -46,7 +44,6 @@ from .process import Bridge
 
 AHEAD_BYTES: Final = 1 * MIB  # in the socket's queue
 UNTAKEN_BYTES_MAX: Final = 4 * MIB  # of items that the node holds, and has not begun to apply
-PLACE_SECONDS: Final = 10.0  # after a start, for somebody to come who has what is damaged
 STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
 
 
@@ -55,7 +52,7 @@ class Attach:
 
     def __init__(self, bridge: Bridge, note: Note) -> None:
         self._bridge, self._note = bridge, note
-        self._alone_until = trio.current_time() + PLACE_SECONDS  # for all places together
+        self._answers = Answers(bridge)
         self._node: _Node | None = None
         self._came = trio.Event()  # set while there is one
         self._left = trio.Event()  # while there is none
@@ -77,7 +74,7 @@ class Attach:
 
     async def _serve(self, stream: Stream) -> None:
         async with trio.open_nursery() as nursery:
-            node = _Node(self._bridge, stream, nursery, self._note, self._alone_until)
+            node = _Node(self._bridge, stream, nursery, self._note, self._answers)
             self._node = node
             try:
                 await node.run()
@@ -122,11 +119,10 @@ class _Node:
         stream: Stream,
         nursery: trio.Nursery,
         note: Note,
-        alone_until: float,  # at a start neighbours may not be linked yet
+        answers: Answers,
     ) -> None:
         self._bridge, self._stream, self._nursery = bridge, stream, nursery
-        self._alone_until = alone_until
-        self._admin = Admin(bridge)
+        self._answers = answers
         self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
         self._follower: Follower | None = None
         self._image = FromNode(self.tell)
@@ -334,63 +330,14 @@ class _Node:
             output.put(wire.item(item, self._bridge.options.id))
         self._untaken += output.bytes - before
 
-    # -- what it asks of the store ------------------------------------------------------------
-
     async def _answer(self, reference: int, what: int, arguments: list[Any], body: Buffer) -> None:
         try:
-            buffers = await self._answers(reference, what, arguments, body)
+            buffers = await self._answers.to(reference, what, arguments, body)
         except DuckrowError as error:
             buffers = wire.failure(reference, error)
         # Who asks for many large bodies at once is not too slow to take them.
         await self._output.wait(AHEAD_BYTES)
         self.tell(buffers)
-
-    async def _answers(
-        self, reference: int, what: int, arguments: list[Any], body: Buffer
-    ) -> list[Buffer]:
-        store, answer = self._bridge.store, partial(wire.answer, reference)
-        repair = self._bridge.repair
-        if what == What.DROP:
-            return answer(await store.drop(arguments[0]))
-        if what == What.PLACE:
-            return answer(await self._place_of(arguments[0]))
-        if what == What.DIGEST:
-            return answer(await repair.read_position(arguments[0], store.digest_of))
-        if what == What.HEADS:
-            stored = await repair.read_place(arguments[0], store.read_heads)
-            head, block = encode_heads(stored.bundle)
-            return answer(head, *block)
-        if what == What.BODY:
-            return answer(None, await repair.read_place(arguments[0], store.read_body))
-        if what == What.SYNC:
-            await store.sync()
-            return answer(None)
-        if what == What.MEMBER:
-            return answer(await self._admin.answer(arguments[0]))
-        if what == What.IMAGE:
-            return await self._answer_image(reference, *arguments)
-        if what == What.REWRITE:
-            return answer(await store.rewrite(arguments[0], wire.places_of(body)))
-        raise Corrupt(f"a node asks {what} of its bridge")
-
-    async def _place_of(self, position: int) -> int:
-        """Asked once, when a batch that waited gets its numbers: where it is not known then, it takes an
-        image.  So at a start it is waited for neighbours, too.
-        """
-        repair, find = self._bridge.repair, self._bridge.store.place_of
-        with trio.move_on_at(self._alone_until):
-            return await repair.insist(position, partial(find, position), by_node=True)
-        return await repair.read_position(position, find)
-
-    async def _answer_image(self, reference: int, offset: int, length: int) -> list[Buffer]:
-        """It has no state, or would not ask."""
-        images = self._bridge.store.images
-        part = await images.read_state(offset, length) if images.leads_on else None
-        if part is None:
-            self._bridge.need_image()
-            return wire.answer(reference, None)
-        size, shift, data = part
-        return wire.answer(reference, [size, shift], data)
 
 
 def _standing(status: RowStatus) -> tuple[object, ...]:
