@@ -61,6 +61,7 @@ SHELLS = {
     "node/waiters.py": {"trio"},
     "node/supervising.py": {"trio", "os", "signal", "subprocess", "logging"},
     "node/locks.py": {"fcntl", "os"},
+    "bridge/answers.py": {"trio"},
     "bridge/attach.py": {"trio"},
     "bridge/admin.py": {"trio"},
     "bridge/fromnode.py": {"trio"},
