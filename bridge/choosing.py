@@ -37,11 +37,12 @@ def choose(
 ) -> View | None:
     """The view after `view` (V4, V5).  `joins` are recent ones only.
 
-    What would leave no majority is not granted: then nobody gets another vote, and after that nobody
-    leaves (N8).
+    What would leave no majority is not granted: then nobody gets another vote, after that nobody is
+    held off for its disk, and at last nobody leaves (N8).
     """
     leaving |= {(id_, each.incarnation) for id_, each in reports.items() if not each.comes}
-    for granted, gone in ((change, leaving), (None, leaving), (None, frozenset())):
+    late = leaving | {(id_, each.incarnation) for id_, each in reports.items() if each.held_off}
+    for granted, gone in ((change, late), (None, late), (None, leaving), (None, frozenset())):
         found = _choose(view, reports, joins, lag_items, granted, gone)
         if found is not None:
             return found

@@ -73,6 +73,7 @@ class Council:
             standing.incarnation,
             standing.position,
             standing.comes,
+            standing.held_off,
         )
         promise = Promise(prepare.register, prepare.ballot, *before, report)
         self.outbox.when_durable(partial(self._promised, source, promise))

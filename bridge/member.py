@@ -385,7 +385,7 @@ class Member:
         change = self.calling.change()
         called = change is not None and change.id == standing.id and voter is None
         wants = standing.holds_data or stranger or founds or called
-        if standing.active or not (wants and standing.comes):
+        if standing.active or standing.held_off or not (wants and standing.comes):
             return
         self._joined_at = standing.now
         self.neighbours.flood(

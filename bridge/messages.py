@@ -83,7 +83,8 @@ class Report(NamedTuple):
     journaled: dict[int, int] | None  # by origin; only of an exact one
     incarnation: int
     position: int
-    comes: bool = True  # False: it has to take an image before it can act
+    comes: bool = True  # False: it has to take an image before it can act, or has no room
+    held_off: bool = False  # it has room, for a short time only: better without it, if that can be
 
 
 class Prepare(NamedTuple):

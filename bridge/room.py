@@ -3,7 +3,8 @@
     a write did not fit     it leaves the view, and writes next to nothing: others go on without it
     there is room again     it follows, and after its time acts again; the next time it waits longer
 
-Without that it would be in and out with every segment that pruning gives back.
+Without that it would be in and out with every segment that pruning gives back.  Where there is no
+majority without it, it does not wait: the others take it in as soon as there is room.
 """
 
 from __future__ import annotations

@@ -133,7 +133,12 @@ class Standing:
     def comes(self) -> bool:
         """It could be a member of the next view soon: nobody would have to wait for it."""
         lacks = self.stateless or self.awaits_image or self.uncounted
-        return not lacks and self.now >= self.room.until
+        return not lacks and not self.room.is_full
+
+    @property
+    def held_off(self) -> bool:
+        """Its disk was full a short time ago: it does not come before its time, unless it is needed."""
+        return self.now < self.room.until
 
     @property
     def exact(self) -> bool:

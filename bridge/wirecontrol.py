@@ -95,18 +95,26 @@ def _encode_promise(promise: Promise) -> Written:
             list(ballot),
             None if accepted_ballot is None else list(accepted_ballot),
             None if accepted is None else encode_view(accepted),
-            [report.exact, journaled, report.incarnation, report.position, report.comes],
+            [
+                report.exact,
+                journaled,
+                report.incarnation,
+                report.position,
+                report.comes,
+                report.held_off,
+            ],
         ]
     )
 
 
 def _decode_promise(fields: list[Any], _: Buffer) -> Promise:
     register, ballot, accepted_ballot, accepted, report = fields[:5]
-    exact, journaled, incarnation, position, comes = report[:5]
+    exact, journaled, incarnation, position, comes, held_off = report[:6]
     check_numbers(register, incarnation, position)
     if (
         type(exact) is not bool
         or type(comes) is not bool
+        or type(held_off) is not bool
         or (accepted is None) != (accepted_ballot is None)
     ):
         raise TypeError(report)
@@ -116,7 +124,7 @@ def _decode_promise(fields: list[Any], _: Buffer) -> Promise:
         _ballot(ballot),
         _maybe_ballot(accepted_ballot),
         _maybe_view(accepted),
-        Report(exact, held, incarnation, position, comes),
+        Report(exact, held, incarnation, position, comes, held_off),
     )
 
 

@@ -277,6 +277,17 @@ def test_who_leaves_is_no_member_of_the_next_view() -> None:
     assert ids(chosen(reports, leaving=frozenset({(3, run(3, 1))}))) == (1, 2, 3)
 
 
+def test_who_is_held_off_is_let_in_before_there_is_no_majority_or_somebody_cannot_leave() -> None:
+    """It has had room for a short time only."""
+    of = view(members=(1, 2), weights={1: 1, 2: 1, 3: 1})
+    late = inexact(3)._replace(held_off=True)
+    leaves = frozenset({(2, run(2))})
+
+    assert ids(chosen({1: exact(1), 2: exact(2), 3: late}, of=of)) == (1, 2)
+    assert ids(chosen({1: exact(1), 3: late}, of=of)) == (1, 3)
+    assert ids(chosen({1: exact(1), 2: exact(2), 3: late}, of=of, leaving=leaves)) == (1, 3)
+
+
 COUNTS = st.integers(0, 5)
 
 

@@ -92,6 +92,22 @@ def test_where_all_left_and_there_is_room_at_once_they_act_in_another_view(ids: 
     assert cluster.words(1) == ["a"]
 
 
+def test_who_is_needed_for_a_majority_acts_as_soon_as_there_is_room() -> None:
+    """It had waited for its time, which may be five minutes, and nobody could order anything."""
+    cluster = Cluster(1, 2, 3)
+    for _ in range(8):
+        hear_disk(cluster, 3, HARD)
+        hear_disk(cluster, 3, OK)
+    cluster.beats(20)
+    assert cluster.acting() == [1, 2]
+    cluster.stop(2)
+    cluster.submit(1, "a")
+    cluster.beats(16)
+
+    assert cluster.acting() == [1, 3]
+    assert cluster.words(1) == cluster.words(3) == ["a"]
+
+
 def test_who_had_to_stay_although_it_left_is_not_taken_for_gone_in_the_next_view() -> None:
     """S3: else each view that has to name it would be followed by another one, for ever."""
     cluster = Cluster(1, 2)

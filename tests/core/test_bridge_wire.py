@@ -100,7 +100,8 @@ def item(position: int, content: Bundle | View) -> Item:
 
 
 ITEMS = st.builds(item, NUMBERS, BUNDLES | VIEWS)
-REPORTS = st.builds(Report, st.booleans(), st.none() | VECTORS, NUMBERS, NUMBERS, st.booleans())
+BOOLEANS = st.booleans()
+REPORTS = st.builds(Report, BOOLEANS, st.none() | VECTORS, NUMBERS, NUMBERS, BOOLEANS, BOOLEANS)
 PIECES = st.builds(Piece, NUMBERS, st.binary(max_size=9), st.binary(max_size=99))
 PAYLOADS = st.one_of(
     st.builds(Prepare, NUMBERS, BALLOTS, VIEWS),
