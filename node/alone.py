@@ -152,7 +152,7 @@ async def recovered(
         kept = keptplaces.restored(chunks).items()
         numbers.kept = {position: place for position, place in kept if position in waiting}
         holes = numbers.load([*files, *restored(chunks)], state.position)
-        lost = unknown_segments(holes, store.segments())
+        lost = unknown_segments(holes, store.segments(), numbers.installed)
         if best is None or (
             # To know more numbers is not worth to end earlier, where the row is damaged in between.
             len(lost) < len(best[2]) and await row.leads(state.position, best[0].position)

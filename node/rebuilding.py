@@ -96,7 +96,8 @@ async def _rebuild(
         return Rebuilt(store.position, lost=tuple(lost))
 
     numbers = Numbers(store.uuid)
-    unknown = unknown_segments(numbers.load(whole, store.floor - 1), store.segments())
+    holes = numbers.load(whole, store.floor - 1)
+    unknown = unknown_segments(holes, store.segments(), numbers.installed)
     remaking = Remaking(store, Remains(whole), numbers)
     await remaking.all()
     if unknown:

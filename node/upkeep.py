@@ -169,23 +169,27 @@ class Usage:
 
 
 def unknown_segments(
-    holes: Sequence[tuple[int, int]], segments: Sequence[Segment]
+    holes: Sequence[tuple[int, int]], segments: Sequence[Segment], installed: Collection[int]
 ) -> frozenset[int]:
     """Segments of which nothing is known dead, since the index lost what their items numbered.
 
     `holes` are the stretches (after, upto) of the row that `Numbers.load` could not find.  Bodies
     may lie in older segments than the items that number them, so all older ones are unknown, too.
     Dropped segments leave holes as well, which touch no segment that is there.  Those that came with
-    an image have no items, and hold bodies of any up to their reach.
+    an image have no items, and hold bodies of any up to their reach: of these, one whose file of the
+    index is `installed` has lost nothing.
     """
+    has_file = frozenset(installed)
+
+    def is_touched(segment: Segment, after: int, upto: int) -> bool:
+        if segment.first <= segment.last:
+            return after < segment.last and segment.first <= upto
+        return segment.sealed and segment.number not in has_file and after < segment.reach
+
     touched = [
         segment.number
         for segment in segments
-        if any(after < _end(segment) and segment.first <= upto for after, upto in holes)
+        if any(is_touched(segment, after, upto) for after, upto in holes)
     ]
     newest = max(touched, default=-1)
     return frozenset(segment.number for segment in segments if segment.number <= newest)
-
-
-def _end(segment: Segment) -> int:
-    return segment.last if segment.first <= segment.last else segment.reach

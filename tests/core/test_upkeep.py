@@ -131,7 +131,43 @@ def test_the_open_segment_never_goes() -> None:
 def test_of_what_the_index_lost_and_of_all_before_it_nothing_is_known_dead(
     holes: list[tuple[int, int]], expected: set[int]
 ) -> None:
-    assert unknown_segments(holes, segments(5)) == expected
+    assert unknown_segments(holes, segments(5), range(5)) == expected
+
+
+@attrs.frozen
+class Imaged:
+    """One of segments 5 to 7 that came with an image of position 79; no item lies in them."""
+
+    number: int
+    reach: int = 79
+    bytes: int = 64 * MIB
+    sealed: bool = True
+    rewritten: bool = True
+    first: int = 80
+    last: int = 79
+
+
+@pytest.mark.parametrize(
+    ("holes", "installed", "expected"),
+    [
+        ([], (5, 6, 7), set()),
+        ([(0, 29), (49, 59)], (5, 6, 7, 8), set()),  # of what the image did without
+        ([(29, 49)], (5, 7), {5, 6}),
+        ([(69, 79)], (5, 6), {5, 6, 7}),
+        ([(69, 89)], (5, 6), {5, 6, 7, 8}),
+        ([(79, 89)], (5, 6, 7), {5, 6, 7, 8}),
+    ],
+)
+def test_of_what_came_with_an_image_nothing_is_known_dead_whose_index_is_lost(
+    holes: list[tuple[int, int]], installed: tuple[int, ...], expected: set[int]
+) -> None:
+    """It has no items, so it was touched by no hole, and went as if nobody wanted anything of it."""
+    there: list[Imaged | Segment] = [Imaged(5), Imaged(6), Imaged(7), *segments(10)[8:]]
+    assert unknown_segments(holes, there, installed) == expected
+
+
+def test_an_open_segment_without_items_has_lost_nothing() -> None:
+    assert unknown_segments([(0, 59)], [Imaged(8, sealed=False)], ()) == frozenset()
 
 
 def test_another_plan_is_asked_for_when_a_segment_has_died_or_half_of_one() -> None:

@@ -318,6 +318,45 @@ def test_damage_in_what_came_with_an_image_is_made_good_by_another_one() -> None
     assert sum("m3 image_taken" in note for note in split.notes) == 2
 
 
+def test_a_file_of_the_index_that_came_with_an_image_and_is_lost_comes_with_another_one() -> None:
+    """What came has no items, and the row here had come as far: it counted as dead, and the bodies went, too."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await old_index(split, 3)
+        split.producing = False
+        await trio.sleep(1)
+        split.nodes[3].numbers.on_lost()
+        with trio.fail_after(30):
+            while split.replaced != [3]:
+                await trio.sleep(0.1)
+        await split.until()
+        store = split.bridges[3].store
+        base = store.chronicle.base
+        assert base is not None
+        split.producing = True
+        with trio.fail_after(30):
+            while store.segments()[0].first <= base.position:
+                await trio.sleep(0.1)  # for what was there before the image to go
+        split.producing = False
+        await trio.sleep(1)
+        last, numbers = int(base.files[1].split("-")[1]), split.nodes[3].numbers
+        newest = max(n for n in numbers.installed if n <= last and numbers.usage.holders(n))
+        await split.stop_node(3)
+        name, media = f"numbers/{newest:08d}.numbers", split.world.host("n3").media
+        media.flip(name, media.pages(name).cache.size - 40)  # of its directory: it is not loaded
+        split.start_node(3)
+        with trio.fail_after(30):
+            while split.replaced != [3, 3]:
+                await trio.sleep(0.1)
+        await split.until()
+        assert await everything(split.nodes[3]) == await everything(split.nodes[1])
+        await split.end()
+
+    play(6, script, keep=LONG)
+
+
 def test_the_index_of_what_came_with_an_image_is_made_again() -> None:
     """What follows was begun before the image came: it says nothing of how long those files are."""
 
