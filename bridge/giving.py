@@ -12,7 +12,6 @@ itself takes that first: what lacks here would lack there, and nobody would know
 from __future__ import annotations
 
 import errno
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -67,11 +66,11 @@ class Giving:
         self._disk, self._journal, self._store = disk, journal, journal.store
         self._links, self._repair, self._standing, self._note = links, repair, standing, note
         self._offer: ImageOffer | None = None
-        self._wanted: deque[_Wanted] = deque()
+        self._wanted: dict[_Wanted, None] = {}  # what is asked for again meanwhile is given once
         self._work = Wakeup()
 
     def wanted(self, peer: int, want: WantImage) -> None:
-        self._wanted.append(_Wanted(peer, want))
+        self._wanted[_Wanted(peer, want)] = None
         self._work.wake()
 
     async def run(self) -> None:
@@ -83,7 +82,8 @@ class Giving:
             if self._offer is not None and (waiting.cancelled_caught or not self._has_room):
                 await self._forget()
             while self._wanted:
-                peer, want = self._wanted.popleft()
+                peer, want = wanted = next(iter(self._wanted))
+                del self._wanted[wanted]
                 try:
                     self._check()
                     answer = await self._answer(want)

@@ -4,7 +4,8 @@
     WantImage(p, 0, 81920)    of its state, from that offset      ◄── ImageSlice: bytes
     WantImage(p, 7, 4096)     of its segment 7, from that offset  ◄── ImageSlice: records
 
-Who asks has all that was answered before, so a slice that is lost with a link is asked for again.
+The beginnings of small segments are asked for together, all else one by one.  Who asks has all that was
+answered before, so a slice that is lost with a link is asked for again.
 Slices go out when nothing else waits.
 """
 

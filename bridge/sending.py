@@ -2,7 +2,7 @@
 
     urgent   Link, Acks, Control, Newer            first; of Link and Acks only the newest is kept
     bulk     Bundle, Base, Follow, Tail, Hand      in order, one behind the other
-    leisure  ImageSlice                            when nothing else waits; the newest is kept
+    leisure  ImageSlice                            when nothing else waits; of what is asked for now
                  |
     fill ------->| out: bytes for the socket, a quarter of a MiB at most
 
@@ -37,8 +37,10 @@ class Sending:
         self._encoder = encoder
         self._urgent: dict[Hashable, Message] = {}
         self._bulk: deque[tuple[Message, int]] = deque()
-        # Who takes an image asks for one part at a time: an older one was asked for again.
-        self._leisure: ImageSlice | None = None
+        # Who takes an image asks for the beginnings of some segments together, and for all else one by
+        # one: what waited before was asked for again.
+        self._leisure: dict[Hashable, ImageSlice] = {}
+        self._are_beginnings = False
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._count = 0
@@ -60,7 +62,11 @@ class Sending:
             self._bulk.append((message, size))
             self.bulk_bytes += size
         elif isinstance(message, ImageSlice):
-            self._leisure = message
+            is_beginning = message.segment > 0 and not message.offset
+            if not (is_beginning and self._are_beginnings):
+                self._leisure.clear()
+            self._are_beginnings = is_beginning
+            self._leisure[message[:3]] = message
         elif isinstance(message, Link):
             self._urgent.pop(Link, None)
             self._urgent[Link] = message
@@ -83,8 +89,8 @@ class Sending:
             elif self._bulk:
                 message, size = self._bulk.popleft()
                 self.bulk_bytes -= size
-            elif self._leisure is not None and not self._out:
-                message, self._leisure = self._leisure, None
+            elif self._leisure and not self._out:
+                message = self._leisure.pop(next(iter(self._leisure)))
             else:
                 break
             buffers = self._encoded(message)

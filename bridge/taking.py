@@ -4,6 +4,9 @@
         ──► its offer ──► numbers that the journal leaves out ──► slices, one after the other
         ──► all of it synced ──► one record: it is the row
 
+Small segments are asked for together: there may be thousands of them, and each alone would take as
+long as the way to the neighbour and back.
+
 A link that is lost costs nothing if it comes back soon: the next slice is asked for again.  If another
 neighbour is to be asked instead, or something that came is damaged, or the disk is full, what came goes,
 and all begins anew: later each time, and somewhere else if there is somebody else.
@@ -11,7 +14,7 @@ and all begins anew: later each time, and somewhere else if there is somebody el
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -23,6 +26,7 @@ from duckrow.node.events import INFO, WARNING, Note
 from duckrow.node.forms import BaseForm, encode_view
 from duckrow.node.images import discard
 from duckrow.node.incoming import Incoming
+from duckrow.node.limits import KIB
 from duckrow.node.rowstore import RowStore
 from duckrow.node.segments import Segment
 from duckrow.node.wakeup import Wakeup
@@ -32,6 +36,7 @@ from .links import Links
 
 OFFER_SECONDS: Final = 90.0  # the other node has to write its state down
 SLICE_SECONDS: Final = 5.0  # then it is asked for again
+TOGETHER_BYTES: Final = 64 * KIB  # of segments that are asked for at once; one may have more
 LINK_SECONDS: Final = 10.0  # for a link to come back
 RETRY_SECONDS: Final = 0.5, 60.0  # after a failure; doubled each time
 
@@ -58,8 +63,7 @@ class Taking:
         self._between, self._become, self._failed = between, become, failed
         self._peer: int | None = None  # to be asked
         self._work = Wakeup()
-        self._asked: WantImage | None = None
-        self._answer: ImageMessage | None = None
+        self._asked: dict[WantImage, ImageMessage | None] = {}  # and what was answered
         self._changed = trio.Event()
 
     def take_from(self, peer: int | None) -> None:
@@ -70,11 +74,17 @@ class Taking:
 
     def heard(self, peer: int, message: ImageMessage) -> None:
         asked = self._asked
-        if asked is None or peer != self._peer or isinstance(message, WantImage):
-            return
-        offer = isinstance(message, ImageOffer | NoImage) and asked.image in (0, message.image)
-        if offer or (isinstance(message, ImageSlice) and message[:3] == asked):
-            self._answer = message
+        match message:
+            case ImageSlice():
+                answered = [WantImage(*message[:3])]
+            case NoImage(image):  # nor will anything else of it come
+                answered = [want for want in asked if want.image == image]
+            case ImageOffer():
+                answered = [want for want in asked if not want.image]
+            case _:
+                return
+        if peer == self._peer and asked.keys() >= {*answered}:
+            asked.update(dict.fromkeys(answered, message))
             self._change()
 
     async def run(self) -> None:
@@ -104,7 +114,7 @@ class Taking:
     async def _take(self, peer: int) -> bool:
         """False: it has none that is of use."""
         store = self._store
-        offer = await self._ask(peer, WantImage(0, 0, store.position), OFFER_SECONDS)
+        (offer,) = await self._ask(peer, [WantImage(0, 0, store.position)], OFFER_SECONDS)
         if not isinstance(offer, ImageOffer) or offer.image < store.position:
             return False
         self._note(INFO, "image_begins peer=%d position=%d", peer, offer.image)
@@ -129,32 +139,42 @@ class Taking:
     async def _receive(self, peer: int, offer: ImageOffer, incoming: Incoming) -> None:
         offset = 0
         while offset < offer.size:
-            given = await self._slice(peer, WantImage(offer.image, 0, offset), offer.size)
+            (given,) = await self._slices(peer, offer, [0], offset)
             await incoming.write_state(offset, given.data)
             offset = given.following
-        for segment, length in sorted(offer.segments.items()):
-            offset = 0
-            while offset < length:
-                given = await self._slice(peer, WantImage(offer.image, segment, offset), length)
+        for segments in together(offer.segments):
+            for given in await self._slices(peer, offer, segments):
+                segment, following = given.segment, given.following
                 await incoming.write(segment, given.pieces)
-                offset = given.following
+                while following < offer.segments[segment]:
+                    (more,) = await self._slices(peer, offer, [segment], following)
+                    await incoming.write(segment, more.pieces)
+                    following = more.following
 
-    async def _slice(self, peer: int, want: WantImage, length: int) -> ImageSlice:
-        given = await self._ask(peer, want, SLICE_SECONDS)
-        if not isinstance(given, ImageSlice):
-            raise _GoneError(f"node {peer} does not have the image at {want.image} any more")
-        if not want.offset < given.following <= length:
-            raise Corrupt(
-                f"a slice of an image reaches from {want.offset:,} to {given.following:,}"
-            )
-        return given
+    async def _slices(
+        self, peer: int, offer: ImageOffer, segments: Iterable[int], offset: int = 0
+    ) -> list[ImageSlice]:
+        """Of each of these, from that offset."""
+        wants = [WantImage(offer.image, segment, offset) for segment in segments]
+        slices: list[ImageSlice] = []
+        for given in await self._ask(peer, wants, SLICE_SECONDS):
+            if not isinstance(given, ImageSlice):
+                raise _GoneError(f"node {peer} does not have the image at {offer.image} any more")
+            length = offer.segments[given.segment] if given.segment else offer.size
+            if not offset < given.following <= length:
+                raise Corrupt(f"a slice of an image reaches from {offset:,} to {given.following:,}")
+            slices.append(given)
+        return slices
 
-    async def _ask(self, peer: int, want: WantImage, seconds: float) -> ImageMessage:
-        """
+    async def _ask(
+        self, peer: int, wants: Iterable[WantImage], seconds: float
+    ) -> list[ImageMessage]:
+        """The answer to each.
+
         Raises:
             _GoneError: the link is lost, or another neighbour is to be asked.
         """
-        self._asked, self._answer = want, None
+        self._asked = asked = dict[WantImage, ImageMessage | None].fromkeys(wants)
         try:
             while True:
                 with trio.move_on_after(LINK_SECONDS):
@@ -162,16 +182,34 @@ class Taking:
                         await self._changed.wait()
                 if self._peer != peer:
                     raise _GoneError(f"there is no link with node {peer}")
-                self._links.put(peer, want)
+                for want, answer in asked.items():
+                    if answer is None:
+                        self._links.put(peer, want)
                 self._links.flush()
                 with trio.move_on_after(seconds):
-                    while self._answer is None and self._peer == peer:
+                    while None in asked.values() and self._peer == peer:
                         await self._changed.wait()
-                if self._answer is not None:
-                    return self._answer
+                answers = [answer for answer in asked.values() if answer is not None]
+                if len(answers) == len(asked):
+                    return answers
         finally:
-            self._asked = None
+            self._asked = {}
 
     def _change(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
+
+
+def together(segments: Mapping[int, int]) -> Iterator[list[int]]:
+    """What is asked for at once, of segments with these lengths; of one that is longer, its first slice."""
+    group: list[int] = []
+    size = 0
+    for segment, length in sorted(segments.items()):
+        if group and size + length > TOGETHER_BYTES:
+            yield group
+            group, size = [], 0
+        if length:
+            group.append(segment)
+            size += length
+    if group:
+        yield group

@@ -129,6 +129,19 @@ def test_parts_of_an_image_that_are_asked_for_again_do_not_pile_up() -> None:
     ]
 
 
+def test_segments_of_an_image_that_were_asked_for_together_all_go_out_and_each_once() -> None:
+    sending = Sending(Encoder())
+    sending.put(ImageSlice(7, 0, 1000, 2000, bytes(1000)))
+    for segment in (1, 2, 3, 2, 3):
+        sending.put(ImageSlice(7, segment, 0, 1000))
+
+    assert [each[:3] for each in sent(sending) if isinstance(each, ImageSlice)] == [
+        (7, 1, 0),
+        (7, 2, 0),
+        (7, 3, 0),
+    ]
+
+
 ANY = st.one_of(
     st.builds(bundle, st.integers(1, 99), st.sampled_from([1, 3000, 90_000])),
     st.builds(Base, st.just(1), st.just(1), st.integers(1, 9)),

@@ -11,6 +11,7 @@ import trio
 from duckrow.node import housekeeping
 from duckrow.node.errors import Damaged
 from duckrow.node.giving import Given, Send, give
+from duckrow.node.images import came_with
 from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB
 from duckrow.node.mending import Wound
@@ -141,6 +142,37 @@ def test_a_machine_whose_disks_are_new_gets_all_that_is_kept() -> None:
         await split.end()
 
     play(5, script, keep=KEEP)
+
+
+def test_an_image_of_many_small_segments_does_not_take_the_way_to_the_giver_for_each() -> None:
+    way = 0.1  # seconds
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 2)
+        split.producing = False
+        await trio.sleep(1)
+        for edge in (("m1", "m2"), ("m2", "m1"), ("m2", "m3"), ("m3", "m2")):
+            split.world.net.link(*edge).delay = way
+        split.kill("n", 3)
+        split.lose_disk("n3")
+        split.start_node(3)
+        await trio.sleep(0.1)
+        await split.until()
+        await split.end()
+
+    split = play(3, script, links=chain(3), keep=LONG)
+    times = [
+        float(note.split()[0])
+        for what in ("m3 image_begins", "m3 image_taken")
+        for note in split.notes
+        if what in note
+    ]
+    store, (began, taken) = split.bridges[3].store, times
+    came = [each for each in store.segments() if came_with(store.chronicle.base, each.number)]
+    assert len(came) > 8
+    assert taken - began < len(came) * 2 * way / 2
 
 
 def test_an_image_goes_down_a_chain_hop_by_hop() -> None:
