@@ -103,7 +103,13 @@ class Chronicle:
             self._named = _Named(self.installed, 0 if view is None else view.id, own)
         return self._named
 
+    def rename(self, uuid: bytes) -> None:
+        """The segments of the older names stay its own."""
+        self.uuid, self.formers = uuid, self.uuids
+
     def start(self, start: Start) -> None:
+        if start.uuid not in self.uuids:  # damage hides the beginning of its file, which says it
+            self.rename(start.uuid)
         self.start_count = max(self.start_count, start.start_count)
         self.starts[start.incarnation] = start
         self._forget_starts()

@@ -36,8 +36,7 @@ class Incarnation:
         """
         chronicle, writer = self._chronicle, self._writer
         if new_name:
-            chronicle.formers = (chronicle.uuid, *chronicle.formers)
-            chronicle.uuid = self._env.rng.randbytes(UUID_BYTES)
+            chronicle.rename(self._env.rng.randbytes(UUID_BYTES))
         if writer.open is None or writer.open.uuid != chronicle.uuid:
             await writer.roll()
         await ended.prepare(self._disk)

@@ -345,7 +345,9 @@ class Mending:
                 raise UnfitError("the segment before its beginning is gone")
             before = self._shelf.get(number)
             known, size = await self._ended(before), before.size
-        known = attrs.evolve(known, uuid=segment.uuid)
+        if segment.uuid != known.uuid:  # the store took another name when it began
+            known = known.copy()
+            known.rename(segment.uuid)
         record = encode(
             RecordKind.SEGMENT,
             encode_opening(known, segment.number, size),

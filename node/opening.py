@@ -126,7 +126,7 @@ class _Opener:
         opened.damages += found.damages + recovery.damages
         opened.holes += recovery.holes
         opened.exposed = recovery.exposed
-        await self._know_the_others([n for n in numbers if n <= base])
+        await self._know_the_others([n for n in numbers if n <= base], recovery.chronicle.floor)
         if kept or base:
             opened.chronicle = recovery.chronicle
             await self._forget_dropped(recovery.chronicle)
@@ -156,7 +156,7 @@ class _Opener:
                 each.number, each.uuid, column.first, column.last, each.end, column=column
             )
             segment.rewritten = recovery.rewritten
-            segment.unread = bool(each.unread) and LOST in column.places
+            segment.unread = bool(each.unread)
             self._opened.segments.append(segment)
             self._reaches.append(column.reaches)
             kept.append(each)
@@ -218,11 +218,15 @@ class _Opener:
 
     # -- the segments that need no recovery -----------------------------------------------
 
-    async def _know_the_others(self, numbers: Sequence[int]) -> None:
+    async def _know_the_others(self, numbers: Sequence[int], floor: int) -> None:
         """Sealed and durable ones: by their index files; where there is none, it is made again."""
         known: _Known | None = None
         for number in numbers:
             head = self._found.indexes.get(number)
+            if head is not None and self._first_behind(number) > max(floor, head.last + 1):
+                # It was made when what is lost at the end had no places: it speaks of too little.
+                head = None
+                del self._found.indexes[number]
             if head is None or not head.sealed:
                 known = await self._read_sealed(number, known)
                 continue
@@ -247,13 +251,13 @@ class _Opener:
         recovery = Recovery(EVERYTHING, known.chronicle.copy(), anchored, known.segment)
         await self._scan(recovery, each, known.end)
         column = recovery.column
-        following = self._found.indexes.get(number + 1)
-        if following is not None and following.first > column.last + 1:
-            recovery.lose_until(following.first - 1, number)
+        following = self._first_behind(number)
+        if following > column.last + 1:
+            recovery.lose_until(following - 1, number)
         recovery.finish()
         segment = Segment(number, each.uuid, column.first, column.last, each.end, column=column)
         segment.rewritten = recovery.rewritten
-        segment.unread = bool(each.unread) and LOST in column.places
+        segment.unread = bool(each.unread)
         self._opened.segments.append(segment)
         self._opened.unindexed.append((segment, recovery.chronicle.copy()))
         self._opened.records += recovery.records
@@ -261,6 +265,14 @@ class _Opener:
         self._opened.holes += [hole for hole in recovery.holes if hole.last]
         self._reaches.append(column.reaches)
         return _Known(number, recovery.chronicle, each.end)
+
+    def _first_behind(self, number: int) -> int:
+        """The position with which the next segment begins; 0: there is none."""
+        head = self._found.indexes.get(number + 1)
+        if head is not None:
+            return head.first
+        read = self._opened.segments
+        return next((each.first for each in read if each.number == number + 1), 0)
 
     async def _load_open(self) -> None:
         """The last segment goes on, so its index has to be in memory; it may have been sealed."""
@@ -294,6 +306,7 @@ class _Opener:
         for segment in opened.segments:
             if segment.column is not None:
                 segment.last = segment.column.last
+                segment.unread = segment.unread and LOST in segment.column.places
                 segment.reach = max(segment.reach, segment.last)
             if segment.rewritten:
                 floor = max(floor, segment.reach + 1)

@@ -87,13 +87,14 @@ class Recovery(Evidence):
     rewritten: bool = attrs.field(default=False, init=False)  # the segment that was read last was
     torn: bool = attrs.field(default=False, init=False)  # that segment ends in a torn tail
     records: int = attrs.field(default=0, init=False)
+    _before: Column = attrs.field(init=False)  # of the segment before
     _left_out: list[Record] = attrs.field(factory=list, init=False)  # GAP records of the segment
     _start_count: int = attrs.field(default=0, init=False)  # of the last good record
     _claimed: int = attrs.field(default=0, init=False)  # by the last good record
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.whole = self.durable
+        self.whole, self._before = self.durable, self.column
 
     # -- the pass -------------------------------------------------------------------------
 
@@ -114,6 +115,7 @@ class Recovery(Evidence):
         """
         durable = offset_in(segment, self.whole)
         window_bytes = max(window_bytes, REACH_MAX)
+        self._before = self.column
         self.column = Column(self.chronicle.position + 1) if column is None else column
         self.torn = self.rewritten = False
         self._left_out.clear()
@@ -357,6 +359,7 @@ class Recovery(Evidence):
             self.anchored and opening.chronicle.position < self.chronicle.position
         ):
             return False
+        self.column = self._before  # what is missing was recorded there
         self.adopt(opening.chronicle, segment)
         for start in opening.chronicle.starts.values():
             self._outlived(start)

@@ -18,6 +18,7 @@ from duckrow.node.records import PREFIX_BYTES, RecordKind, padded
 from duckrow.node.recovery import EVERYTHING, Recovery
 
 SIZES = st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=4).map(tuple), max_size=8)
+PRODUCED = (RecordKind.BUNDLE, RecordKind.ITEM)
 
 
 class Slow(Recovery):
@@ -396,6 +397,25 @@ def test_the_copies_of_the_next_segment_are_evidence_too() -> None:
     assert recovery.holes == []
     assert recovery.chronicle == two.chronicle
     assert [damage.mended for damage in recovery.damages] == [True]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_the_next_segment_says_was_in_one_has_a_place_in_its_column(lost: bool) -> None:
+    """`lost`: the last bundle is damaged, too, so that nobody knows where it lay."""
+    one, two = two_segments()
+    bundle, item = [s for s, k in zip(one.starts, one.kinds, strict=True) if k in PRODUCED][-2:]
+    broken = bytearray(one.data)
+    for start in (bundle, item) if lost else (item,):
+        broken[start + 30] ^= 1
+    recovery = Recovery(EVERYTHING, Chronicle(UUID), True)
+    drive(recovery.scan(1, one.seed, len(broken), 1), bytes(broken))
+    recovery.segment, column = 1, recovery.column
+
+    drive(recovery.scan(2, two.seed, len(two.data), 1, before=len(one.data)), bytes(two.data))
+
+    assert (column.first, column.last) == (1, 3)
+    assert column.places[-1] == (LOST if lost else place(1, bundle))
+    assert (recovery.column.first, recovery.column.last) == (4, 4)
 
 
 def test_damaged_copies_are_made_again_from_the_segment_before() -> None:

@@ -12,7 +12,7 @@ from duckrow.node.env import Env
 from duckrow.node.journal import Journal
 from duckrow.node.places import offset_of, segment_of
 from duckrow.node.row import Bundle, Item
-from duckrow.node.segments import segment_file, segment_number
+from duckrow.node.segments import index_file, segment_file, segment_number
 from duckrow.node.storeoptions import FSYNC
 from sim.alone import Machine
 from sim.journalkit import ME, Tale, act
@@ -89,6 +89,25 @@ def test_a_bit_that_was_flipped_anywhere_is_put_back() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_ten_thousand_flipped_bits_are_put_back(seed: int) -> None:
     flip_some(2000, seed)
+
+
+def test_the_beginning_of_a_segment_that_began_with_another_name_is_put_back() -> None:
+    async def script(machine: Machine, journal: Journal) -> None:
+        items, store = await all_items(journal), journal.store
+        store.take_new_name()
+        await store.begin(99)
+        number = store.segments()[-1].number
+        await store.index_sealed()
+        # What is made again from the records of the segment before does not know the name.
+        await store.disk.unlink(index_file(number - 1))
+        assert await mend(journal, number - 1, items) == "it is not hurt"
+        machine.media.flip(f"row/{segment_file(number)}", 100)
+
+        assert await mend(journal, number, items) == ""
+
+        assert await store.scrub() == []
+
+    with_a_row(script)
 
 
 def test_a_sector_that_cannot_be_read_is_put_back() -> None:

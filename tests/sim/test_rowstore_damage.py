@@ -15,8 +15,11 @@ from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.places import offset_of
+from duckrow.node.positions import Column, encode_index
 from duckrow.node.records import PREFIX_BYTES, RecordKind, decode, seed_of, size_of
 from duckrow.node.row import Item
+from duckrow.node.segmentreads import read_index_head, read_places
+from duckrow.node.segments import index_file, index_number
 from duckrow.node.storeoptions import WRITE
 from sim.alone import Machine
 from sim.storekit import Story, small
@@ -374,6 +377,40 @@ def test_the_index_of_a_part_is_not_taken_for_that_of_the_whole() -> None:
     assert outcome.taken[: max(story.seen)] == list(range(1, len(outcome.taken) + 1))
 
 
+def test_an_index_that_ends_before_its_segment_is_made_again() -> None:
+    machine, story = story_of(fill_segments, orderly=True)
+
+    async def shorten(env: Env) -> None:
+        disk = await env.disk.folder("row")
+        numbers = [n for name in await disk.names() if (n := index_number(name)) is not None]
+        for number in numbers[-2:]:  # the one before the open one
+            head = await read_index_head(disk, number)
+            assert head is not None
+            if not head.sealed:
+                continue
+            places = (await read_places(disk, head))[:-1]
+            buffers = encode_index(
+                Column(head.first, places, head.reaches),
+                head.chronicle,
+                uuid=head.uuid,
+                segment=number,
+                covered=head.covered,
+                sealed=True,
+                rewritten=head.rewritten,
+            )
+            file = await disk.open(index_file(number))
+            file.truncate(0)
+            file.write(0, buffers)
+            await file.sync()
+            file.close()
+
+    machine.run(shorten)
+
+    for _ in range(2):
+        outcome = seen(machine, story)
+        assert (outcome.bad, outcome.broken, outcome.damages) == ([], None, ())
+
+
 # -- what is done about it ------------------------------------------------------------------
 
 
@@ -471,6 +508,20 @@ def test_where_a_start_or_a_view_may_have_been_hit_the_store_takes_a_fresh_uuid_
         (first.uuid, first.formers)
     ] * 2
     assert second.lineage == before.lineage, "at level fsync nothing can have been lost"
+
+
+def test_a_name_that_only_a_start_says_any_more_is_kept() -> None:
+    machine, story = story_of()
+    flipped(machine, SEGMENT, 120)  # the START record: the store takes another name
+    machine.run(story.life(fill, orderly=False))
+    machine.run(partial(unlink_all, names=("00000001.pos",)))
+    flipped(machine, "row/00000002.seg", 100)  # the copies, which say it
+
+    first, second = (seen(machine, story) for _ in range(2))
+
+    assert len(first.formers) == 2
+    assert (second.uuid, second.formers) == (first.uuid, first.formers)
+    assert (first.bad, second.bad) == ([], [])
 
 
 def test_the_next_start_counts_on_from_those_that_are_lost() -> None:
