@@ -31,7 +31,7 @@ from typing import Any
 from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.plan import HOST, Plan
 from duckrow.cluster.ports import free_ports
-from duckrow.tools.bench_figures import machine, ratios
+from duckrow.tools.bench_figures import machine, median_us, ratios
 from duckrow.tools.bench_relays import relays
 
 TOPIC = "against"
@@ -85,9 +85,9 @@ async def compare(nats: Any, program: str, folder: Path, count: int, rounds: int
         for turn in range(SERVERS * (WARM + rounds)):
             row, stream = rows[turn % SERVERS], streams[turn % SERVERS]
             times = {
-                "duckrow": blocking_us(partial(row.produce, TOPIC, VALUE), count),
+                "duckrow": median_us(partial(row.produce, TOPIC, VALUE), count),
                 "NATS": await awaiting_us(partial(stream.publish, TOPIC, VALUE), count),
-                "relays": blocking_us(relayed, count),
+                "relays": median_us(relayed, count),
             }
             for whose, time_us in times.items():
                 if turn >= SERVERS * WARM:
@@ -100,15 +100,6 @@ async def compare(nats: Any, program: str, folder: Path, count: int, rounds: int
             f"one produce: {ratio.median:.2f} times {limit} ({ratio.low:.2f} to {ratio.high:.2f} in "
             f"eight rounds of ten): {median(found['duckrow']):.0f} µs, and {median(found[whose]):.0f} µs"
         )
-
-
-def blocking_us(do: Callable[[], object], count: int) -> float:
-    times = []
-    for _ in range(count):
-        began = time.perf_counter()
-        do()
-        times.append(time.perf_counter() - began)
-    return 1e6 * median(times)
 
 
 async def awaiting_us(do: Callable[[], Awaitable[object]], count: int) -> float:

@@ -25,7 +25,7 @@ from typing import Final
 import duckrow
 from duckrow.node.asks import TIMEOUT
 
-from .bench_figures import Figure, Rounds, Settings, Target, at_least, at_most, ratios
+from .bench_figures import Figure, Rounds, Settings, Target, at_least, at_most, median_us, ratios
 from .bench_node import Node, running_node
 from .bench_sockets import SINK, bare
 
@@ -72,9 +72,7 @@ def latency(settings: Settings) -> Iterator[Figure]:
                 echo.sendall(value)
                 echo.recv(4096)
 
-            rounds = [
-                (_median_us(ours, count), _median_us(theirs, count)) for _ in range(turns + 1)
-            ]
+            rounds = [(median_us(ours, count), median_us(theirs, count)) for _ in range(turns + 1)]
             found, limit = zip(*rounds[1:], strict=True)
             yield Figure.of(
                 f"one acknowledged produce of 100 B, {kind}, against an echo",
@@ -206,15 +204,6 @@ def _seconds(act: Callable[[], object]) -> float:
     began = time.monotonic()
     act()
     return time.monotonic() - began
-
-
-def _median_us(act: Callable[[], None], count: int) -> float:
-    found = []
-    for _ in range(count):
-        began = time.perf_counter()
-        act()
-        found.append(time.perf_counter() - began)
-    return median(found) * 1e6
 
 
 @contextmanager

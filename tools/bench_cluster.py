@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -24,7 +24,7 @@ from duckrow.cluster.machine import BRIDGE, LOCKS
 from duckrow.cluster.plan import Plan
 from duckrow.node.errors import DuckrowError
 
-from .bench_figures import Figure, Rounds, Settings, at_least, at_most, ratios
+from .bench_figures import Figure, Rounds, Settings, at_least, at_most, median_us, ratios
 from .bench_relays import relays
 
 TURNS: Final = 9
@@ -57,7 +57,7 @@ def ordered(settings: Settings) -> Iterator[Figure]:
             far.sendall(VALUE)
             far.recv(4096)
 
-        times = [(_median_us(ours, count), _median_us(theirs, count)) for _ in range(turns + 1)]
+        times = [(median_us(ours, count), median_us(theirs, count)) for _ in range(turns + 1)]
     mine, limit = zip(*times[1:], strict=True)
     yield Figure.of(
         "one acknowledged produce of 100 B on three machines",
@@ -155,15 +155,6 @@ def _stall(found: LocalCluster, victim: str) -> float:
         now = time.monotonic()
         longest, last = max(longest, now - last), now
     return longest
-
-
-def _median_us(do: Callable[[], object], count: int) -> float:
-    times = []
-    for _ in range(count):
-        began = time.perf_counter()
-        do()
-        times.append(time.perf_counter() - began)
-    return 1e6 * median(times)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -123,6 +123,16 @@ class NoRoomError(Exception):
     """The group cannot be run here."""
 
 
+def median_us(do: Callable[[], object], count: int) -> float:
+    """Of so many calls."""
+    times = []
+    for _ in range(count):
+        began = time.perf_counter()
+        do()
+        times.append(time.perf_counter() - began)
+    return 1e6 * median(times)
+
+
 def ratios(ours: Sequence[float], limit: Sequence[float]) -> Rounds:
     """Of what was measured in turns."""
     return Rounds.of([one / other for one, other in zip(ours, limit, strict=True)])

@@ -35,6 +35,15 @@ def cut_off(split: Split) -> None:
     split.world.net.partition(["m1"], ["m2", "m3"])
 
 
+async def begin_alone(split: Split) -> None:
+    """All have begun, and machine 1 has noticed by now that it is cut off."""
+    split.start_all()
+    await split.until()
+    split.producing = False
+    cut_off(split)
+    await trio.sleep(3)
+
+
 def break_connection(split: Split) -> None:
     """Of node 1 with its bridge."""
     for stream in list(split.world.net._streams):
@@ -54,11 +63,7 @@ def test_what_came_before_what_has_to_come_first_is_accepted_when_it_came_once_m
     """N3: it is on the disk already, in a place where it is refused (D3)."""
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        split.producing = False
-        cut_off(split)
-        await trio.sleep(3)
+        await begin_alone(split)
         early: list[object] = []
         accept(split, 2, early)
         await trio.sleep(0.5)
@@ -88,11 +93,7 @@ def test_only_what_is_durable_is_told_to_be_staged_to_a_node_that_comes_again() 
     """N3: its connection broke while the disk was slow."""
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        split.producing = False
-        cut_off(split)
-        await trio.sleep(3)
+        await begin_alone(split)
         split.world.host("m1").media.sync_latency = 1.0
         told: list[object] = []
         accept(split, 1, told)
@@ -114,11 +115,7 @@ def test_what_is_durable_is_told_to_be_staged_also_while_a_copy_of_it_is_not() -
     """N3: the node submitted it once more, and was started again before that copy was durable."""
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        split.producing = False
-        cut_off(split)
-        await trio.sleep(3)
+        await begin_alone(split)
         told: list[object] = []
         accept(split, 1, told)
         await trio.sleep(0.1)
@@ -143,11 +140,7 @@ def test_who_ordered_while_the_bridge_of_a_machine_that_is_cut_off_was_away_is_t
     None
 ):
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        split.producing = False
-        cut_off(split)
-        await trio.sleep(3)
+        await begin_alone(split)
         node = split.nodes[1]
         assert node.row.missing
         calls: list[object] = []
@@ -228,11 +221,7 @@ def test_a_node_is_told_of_all_that_is_staged_however_much_it_is(
 
     async def script(split: Split) -> None:
         split.world.net.window = 4 * KIB
-        split.start_all()
-        await split.until()
-        split.producing = False
-        cut_off(split)
-        await trio.sleep(3)
+        await begin_alone(split)
         told: list[object] = []
         for seq in range(1, 2001):
             accept(split, seq, told)
@@ -330,11 +319,7 @@ def test_what_is_staged_in_front_of_what_has_to_come_first_is_not_told_to_a_node
     """N3: it went once more while the bridge was away, and that copy is not on the disk yet."""
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        split.producing = False
-        cut_off(split)
-        await trio.sleep(3)
+        await begin_alone(split)
         for seq in (2, 1):
             accept(split, seq, [])
             await trio.sleep(0.5)
@@ -368,11 +353,7 @@ def test_what_a_retired_machine_accepted_comes_over_a_slow_link_and_does_not_cos
     monkeypatch.setattr(links, "OUTPUT_BYTES_MAX", 1 * MIB)
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        split.producing = False
-        cut_off(split)
-        await trio.sleep(3)
+        await begin_alone(split)
         told: list[object] = []
         accept_large(split, 1, told, size=800 * KIB)
         await trio.sleep(0.5)
