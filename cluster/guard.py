@@ -135,6 +135,9 @@ class Guard:
             remove(Path(), self._own)  # it is where this process is
         Path(SOCKET).unlink(missing_ok=True)
         _forget(self._made)
+
+    def tell(self) -> None:
+        """To who wanted the end, if anybody did: its folder is free for the next."""
         if self.caller is not None:
             _answer(self.caller, {})
             self.caller.close()
@@ -188,6 +191,8 @@ def main(folder: Path, leash: int | None) -> None:
             if listener in found:
                 guard.serve(listener.accept()[0])
     guard.end()
+    os.close(lock)
+    guard.tell()
 
 
 def _enter(folder: Path, made: list[Path]) -> None:

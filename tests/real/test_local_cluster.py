@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from duckrow.cluster.local import LocalCluster
 from duckrow.cluster.machine import BRIDGE, NODE, Machine
 from duckrow.cluster.plan import HOST, Plan, Wires
 from duckrow.cluster.ports import free_ports, no_namespaces, ports_from
-from duckrow.cluster.processes import environment
+from duckrow.cluster.processes import Processes, environment
 from duckrow.node.errors import Conflict, DuckrowError, NoQuorum, NotFound, Refused, Timeout
 
 LAUNCHER = """
@@ -86,6 +86,29 @@ def test_a_guard_whose_launcher_was_killed_before_it_was_ready_leaves_nothing(
     os.close(writer)
 
     assert [*tmp_path.iterdir()] == []
+
+
+def test_whoever_hears_that_a_cluster_has_ended_can_have_its_folder_at_once(tmp_path: Path) -> None:
+    slow_to_end = "main(Path(sys.argv[1]), None); sys.stdin.read()"
+    guard = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import sys; from pathlib import Path; from duckrow.cluster.guard import main; {slow_to_end}",
+            str(tmp_path),
+        ],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with guard:
+        assert guard.stdout is not None
+        assert guard.stdout.readline() == b"ready\n"
+        assert Processes(tmp_path).end(keep=False)
+        with ExitStack() as owned:
+            next_one = Processes(tmp_path).guard(owned)
+            assert guard.poll() is None
+        assert next_one.returncode == 0
 
 
 def test_the_cluster_of_another_user_is_told_as_such(
