@@ -52,6 +52,9 @@ class Calling:
 
         It is a later one if it knows that view: an earlier one, whose word comes late, does not.
         """
+        before = self._joins.get(source)
+        if before is not None and before.join.incarnation != join.incarnation:
+            self.suspicion.runs_anew(source)
         self._joins[source] = Heard(join, self.standing.now)
         view = self.standing.newest
         named = incarnation_of(view, source)

@@ -88,6 +88,10 @@ class Suspicion:
         self._left_out.pop(member, None)
         self._pulses.setdefault(member, Pulse(now, self.timing.beat)).beat(now)
 
+    def runs_anew(self, member: int) -> None:
+        """Who did not live until a ballot's end may be quick enough for the next one."""
+        self._left_out.pop(member, None)
+
     def linked(self, neighbour: int) -> None:
         self._hung_up.discard(neighbour)
 

@@ -8,8 +8,8 @@ from collections import deque
 import pytest
 
 from core.bridgecluster import Cluster
-from core.bridgekit import run
-from duckrow.bridge.messages import Follow, Message, Prepare
+from core.bridgekit import disk, run
+from duckrow.bridge.messages import Follow, Join, Message, Prepare
 from duckrow.bridge.timing import Timing
 from duckrow.node.limits import ORIGIN_BUNDLES_MAX
 
@@ -92,6 +92,21 @@ def test_one_that_comes_back_with_a_slow_disk_keeps_the_others_from_nothing(late
     cluster.slow = set()
     cluster.beats(350)
     assert cluster.acting() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_who_was_left_out_is_held_off_only_if_it_is_the_same_run_again(*, anew: bool) -> None:
+    """S6: One that lost its power amid two ballots is not slow (seed 910024)."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.beats(14)
+    calling, suspicion = cluster.members[1].calling, cluster.members[1].suspicion
+    join = Join(7, disk(3), cluster.view(1).id, 0)
+    for incarnation in (7, 8 if anew else 7):
+        calling.hear_join(3, join._replace(incarnation=incarnation))
+        suspicion.left_out(calling.want_in(), cluster.now)
+
+    assert suspicion.holds_off(3, cluster.now) == (not anew)
 
 
 def test_who_follows_slowly_keeps_the_others_from_little() -> None:
