@@ -120,7 +120,8 @@ class ClusterFate:
     def _may_forget(self, machine: Machine) -> bool:
         """All others act in the newest view, so each of them remembers what it has acked, undamaged.
 
-        And no next view is under way, of which some of them may not be members.
+        As far as it knows: one of them has no damage that is still to be met, either.  And no next view
+        is under way, of which some of them may not be members.
         """
         if any(
             each.bridge is not None and each.bridge.member.standing.acceptor.accepted is not None
@@ -136,6 +137,7 @@ class ClusterFate:
         return (
             newest is not None
             and views == {newest.id}
+            and any(each.holds_data and not each.is_damaged for each in others)
             and all(
                 (not each.holds_data or (each.active and _is_exact(each)))
                 and not each.bridge_host.life.paused

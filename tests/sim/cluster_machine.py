@@ -25,6 +25,7 @@ from duckrow.node.events import ERROR
 from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.keeper import Keeper
 from duckrow.node.rare import rare_store
+from duckrow.node.segments import segment_number
 from duckrow.node.storeoptions import StoreOptions
 
 from .cluster_plan import ClusterPlan
@@ -90,6 +91,16 @@ class Machine:
         except DiskFailed:
             return True
         return False
+
+    @property
+    def is_damaged(self) -> bool:
+        """A segment of its row is, and perhaps nobody has met it yet."""
+        media = self.bridge_host.media
+        return any(
+            media.pages(path).damaged
+            for path in media.paths()
+            if segment_number(path.rpartition("/")[2]) is not None
+        )
 
     @property
     def is_ending(self) -> bool:

@@ -161,6 +161,7 @@ class Media:
         pages, sector = self.pages(path), offset // SECTOR
         if not pages.is_dirty(sector):
             pages.bad[sector] = None
+            pages.damaged = True
 
     def copy_what_can_be_read(self) -> list[str]:
         """As `dd conv=noerror,sync` does: zeros in the place of sectors that cannot be read."""

@@ -110,6 +110,7 @@ class Pages:
         "cache",
         "changes",
         "count",
+        "damaged",
         "durable",
         "named",
         "opened",
@@ -123,6 +124,7 @@ class Pages:
         self.blocks = bytearray()  # 1 = allocated
         self.allocated = 0  # blocks
         self.bad: dict[int, None] = {}  # sectors that cannot be read
+        self.damaged = False  # ever; what is mended is written to another file
         self.named = 0
         self.opened = 0
 
@@ -225,6 +227,7 @@ class Pages:
 
     def flip(self, offset: int, bit: int) -> None:
         """Damages the medium; and what the cache shows, unless newer bytes lie over it there."""
+        self.damaged = True
         if self.changes and self.durable is None:
             self.durable = self.durable_image()
         images = [self.cache] if self.durable is None else [self.durable]

@@ -308,6 +308,41 @@ def test_nobody_loses_its_memory_beside_a_machine_whose_disk_has_failed() -> Non
     world.run(script)
 
 
+@pytest.mark.parametrize("witnesses", [(), (3,)])
+def test_nobody_loses_its_memory_beside_the_only_other_copy_while_that_is_damaged(
+    witnesses: tuple[int, ...],
+) -> None:
+    """That one had not met the damage, and called itself exact (seed 920329)."""
+    world = World(1)
+    plan = attrs.evolve(QUIET, level="memory", victim=2, weights=(2, 1, 1), witnesses=witnesses)
+    run = cluster_scenario._Run(world, plan)
+    fate, machine, victim = run.hands[0], run.machines[1], run.machines[2]
+
+    async def script(_: World) -> None:
+        fate.heal_net()
+        fate.revive()
+        with trio.fail_after(10):
+            while not fate._may_forget(machine):
+                await trio.sleep(0.1)
+        run.seen.flips += 1
+        media = victim.bridge_host.media
+        for path in ("row/reserve", "row/00000001.seg"):
+            assert fate._may_forget(machine), "of what is in the row nothing is damaged"
+            pages = media.pages(path)
+            pages.sync(pages.count)
+            media.spoil(path, 0)
+            assert pages.bad
+        assert victim.bridge is not None
+        assert victim.bridge.member.standing.exact, "nobody has read it"
+        assert fate._may_forget(machine) is not bool(witnesses)
+        victim.bridge.repair.suspect(await victim.bridge.store.scrub())
+        with trio.fail_after(10):
+            while victim.is_damaged or not fate._may_forget(machine):
+                await trio.sleep(0.1)
+
+    world.run(script)
+
+
 def test_each_time_a_bridge_cannot_read_its_disk_somebody_copies_what_can_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
