@@ -191,8 +191,8 @@ class Admin:
                 view = member.standing.newest
                 if is_done(view, wanted):
                     return
-                alive = self._alive()
-                if against := objection(view, wanted, alive, self._reached(), self._name):
+                come = self._come()
+                if against := objection(view, wanted, come, self._reached(), self._name):
                     raise Refused(against)
                 self._bridge.wish(wanted._replace(view=view.id))
                 await trio.sleep(AGAIN_SECONDS)
@@ -228,6 +228,10 @@ class Admin:
         view, now = member.standing.newest, trio.current_time()
         suspects = member.suspicion.suspects(view, now) if member.standing.active else set()
         return {v[0] for v in view.voters if v[0] in self._reached() and v[0] not in suspects}
+
+    def _come(self) -> set[int]:
+        """Voters that would be there in the next view, and by a way from here."""
+        return self._bridge.member.calling.would_come() & self._reached()
 
     def _late(self, wanted: Change) -> Timeout:
         standing, id_ = self._bridge.member.standing, wanted.id

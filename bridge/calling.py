@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import attrs
 
-from .changing import applied
+from .changing import applied, objection
 from .electorate import incarnation_of, voter_of
 from .messages import Change, Join, Leave
 from .ordering import CLOCK_MAX, Ordering
@@ -91,6 +91,14 @@ class Calling:
             if voter is not None and voter.uuid == join.uuid:
                 alive.add(id_)
         return alive
+
+    def would_come(self) -> set[int]:
+        """Voters that the next view can count on: who is too far behind, or held off, runs in vain."""
+        standing, view = self.standing, self.standing.newest
+        members = {member.id for member in view.members}
+        if standing.active:  # else nobody has to give signs of it
+            members -= self.suspicion.suspects(view, standing.now)
+        return members | {voter[0] for voter in view.voters if not voter[3]} | self.want_in()
 
     # When to call.
 
@@ -186,9 +194,9 @@ class Calling:
         return found
 
     def _wants_change(self, suspects: Collection[int]) -> bool:
-        """An operator wants something that can be had now."""
+        """An operator wants something that can be had now, or each ballot would end in a view without it."""
         change, view = self.change(), self.standing.newest
-        if change is None:
+        if change is None or objection(view, change, self.would_come(), {change.id}):
             return False
         behind = self.standing.position - self.standing.timing.lag_items
         cont = {member.id for member in view.members} - set(suspects)

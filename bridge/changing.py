@@ -76,13 +76,13 @@ def applied(
 def objection(
     view: View,
     change: Change,
-    alive: Collection[int],
+    come: Collection[int],
     reached: Collection[int],
     name: Callable[[int], str] = "node {}".format,
 ) -> str:
     """Why it may not be, as far as can be known before it is tried; empty: nothing is known.
 
-    `alive`: voters that seem to run; `reached`: nodes that there is a way to.
+    `come`: voters that the next view can count on; `reached`: nodes that there is a way to.
     """
     voters = {voter[0]: Voter(*voter) for voter in view.voters}
     id_, weight = change.id, change.weight
@@ -111,7 +111,7 @@ def objection(
         voters[id_] = known._replace(weight=weight)
     copies = change.min_copies or view.min_copies
     holders = [voter for voter in voters.values() if voter.data]
-    here = set(alive)
+    here = set(come)
     if change.data and voter_of(view, id_) is None:
         here.add(id_)  # a new witness would have promised nothing
     running = [voter for voter in voters.values() if voter.id in here]
@@ -120,8 +120,11 @@ def objection(
     if len(holders) < copies:
         return f"{copies} copies are the least that may be, and {len(holders)} voters would keep the row"
     if change.min_copies and sum(voter.data for voter in running) < copies:
-        return f"only {sum(v.data for v in running)} of the voters that keep the row run"
+        return f"only {sum(v.data for v in running)} of the voters that keep the row run, and have caught up"
     there, all_ = sum(v.weight for v in running), sum(v.weight for v in voters.values())
     if 2 * there <= all_:
-        return f"no majority would be left: of a weight of {all_} voters with {there} seem to run"
+        return (
+            f"no majority would be left: of a weight of {all_} voters with {there} seem to run, and have "
+            "caught up"
+        )
     return ""

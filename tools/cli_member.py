@@ -144,7 +144,7 @@ _WAIT: Final = option(
 _MORE: Final = (
     "Any node of the cluster may be asked; it answers when the next view has it.  The machine has\n"
     "to be in the cluster file of all of them.  Refused is what would leave no majority of those\n"
-    "that run; one machine is changed at a time."
+    "that run and have caught up; one machine is changed at a time."
 )
 
 COMMANDS: Final = (

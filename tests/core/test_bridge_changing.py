@@ -15,9 +15,9 @@ ALL = frozenset({1, 2, 3, 4})
 
 
 def against(
-    change: Change, *, of: View | None = None, alive: frozenset[int] = frozenset({1, 2, 3})
+    change: Change, *, of: View | None = None, come: frozenset[int] = frozenset({1, 2, 3})
 ) -> str:
-    return objection(of or view(), change, alive, ALL)
+    return objection(of or view(), change, come, ALL)
 
 
 @pytest.mark.parametrize(
@@ -64,22 +64,22 @@ def test_the_last_voter_that_keeps_the_row_stays() -> None:
 
 def test_nothing_is_done_that_leaves_no_majority() -> None:
     """R2: 2 and 3 of five do not run; then 1 cannot go, but a dead one can."""
-    of, alive = view(members=(1, 2, 3, 4, 5)), frozenset({1, 4, 5})
+    of, come = view(members=(1, 2, 3, 4, 5)), frozenset({1, 4, 5})
 
-    assert "a weight of 4 voters with 2" in against(Change(1, 1), of=of, alive=alive)
-    assert against(Change(1, 2), of=of, alive=alive) == ""
-    assert "a weight of 7 voters with 3" in against(Change(1, 2, 3), of=of, alive=alive)
+    assert "a weight of 4 voters with 2" in against(Change(1, 1), of=of, come=come)
+    assert against(Change(1, 2), of=of, come=come) == ""
+    assert "a weight of 7 voters with 3" in against(Change(1, 2, 3), of=of, come=come)
 
 
 def test_a_new_witness_does_not_count_before_it_has_promised() -> None:
-    of, alive = view(members=(1, 2, 3)), frozenset({1, 2})
+    of, come = view(members=(1, 2, 3)), frozenset({1, 2})
 
-    assert "no majority" in against(Change(1, 4, 1, data=False), of=of, alive=alive)
-    assert against(Change(1, 4, 1), of=of, alive=alive) == ""
+    assert "no majority" in against(Change(1, 4, 1, data=False), of=of, come=come)
+    assert against(Change(1, 4, 1), of=of, come=come) == ""
 
 
 def test_copies_that_do_not_run_now_are_not_asked_for() -> None:
-    assert "only 2" in against(Change(1, min_copies=3), alive=frozenset({1, 2}))
+    assert "only 2" in against(Change(1, min_copies=3), come=frozenset({1, 2}))
 
 
 def test_a_voter_that_is_one_of_the_least_copies_stays() -> None:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from duckrow.bridge.admin import Admin
+from duckrow.bridge.messages import Change
 from duckrow.node.errors import Corrupt, NoQuorum, Refused, Timeout
 from sim.clusterkit import Cluster, Links, mesh
 from sim.pairkit import Split
@@ -265,3 +266,39 @@ def test_with_too_few_copies_nothing_is_ordered_and_that_is_told() -> None:
         await cluster.settled()
 
     play(13, calm, script)
+
+
+WISHES: list[tuple[str, dict[str, Any], str]] = [
+    ("retire", {"node": "m2"}, "no majority would be left: of a weight of 2 voters with 1"),
+    ("weight", {"node": "m3", "weight": 5}, "no majority would be left: of a weight of 7 voters"),
+    ("set", {"min_copies": 3}, "only 2 of the voters that keep the row run, and have caught up"),
+]
+
+
+@pytest.mark.parametrize(("what", "asked", "why"), WISHES)
+def test_what_needs_a_machine_that_still_catches_up_is_refused_and_changes_no_view(
+    what: str, asked: dict[str, Any], why: str
+) -> None:
+    """It runs, and cannot be a member of the next view: each ballot ended in one without the wish."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        cluster.kill(3)
+        await trio.sleep(2)
+        for machine in cluster.machines.values():
+            timing = attrs.evolve(machine.bridge.options.timing, lag_items=-1)
+            machine.bridge.member.standing.timing = timing
+        cluster.start(3)
+        await trio.sleep(2)
+        found = await ask(cluster, 1, "members")
+        assert [node["state"] for node in found["nodes"]] == ["acts", "acts", "catches up"]
+        with pytest.raises(Refused, match=why):
+            await ask(cluster, 1, what, **asked)
+        calling = cluster.machines[1].bridge.member.calling
+        for _ in range(8):  # somebody who sees less asks all the same
+            calling.hear_change(Change(found["view"], 2))
+            await trio.sleep(0.25)
+        assert (await ask(cluster, 1, "members"))["view"] == found["view"]
+
+    play(14, lambda world: Cluster(world, mesh(3)), script)
