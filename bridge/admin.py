@@ -59,7 +59,7 @@ class Admin:
         elif what != "members":
             if not self._bridge.member.standing.newest.id:
                 raise NoQuorum("this machine is in no cluster yet")
-            await self._change(self._wanted(str(what), asked), seconds)
+            await self._change(str(what), asked, seconds)
         return self.members()
 
     # -- what there is ------------------------------------------------------------------------
@@ -184,19 +184,24 @@ class Admin:
             "one that is new has to be in the file of every machine first"
         )
 
-    async def _change(self, wanted: Change, seconds: float) -> None:
-        member = self._bridge.member
+    async def _change(self, what: str, asked: Mapping[str, Any], seconds: float) -> None:
+        member, wanted = self._bridge.member, self._wanted(what, asked)
+        against, wished = "", False
         with trio.move_on_after(seconds):
             while True:
                 view = member.standing.newest
                 if is_done(view, wanted):
                     return
-                come = self._come()
-                if against := objection(view, wanted, come, self._reached(), self._name):
+                if view.id != wanted.view:  # somebody else has changed something, perhaps the same
+                    wanted, wished = self._wanted(what, asked), False
+                against = objection(view, wanted, self._come(), self._reached(), self._name)
+                if not against:
+                    self._bridge.wish(wanted)
+                    wished = True
+                elif not wished:
                     raise Refused(against)
-                self._bridge.wish(wanted._replace(view=view.id))
                 await trio.sleep(AGAIN_SECONDS)
-        raise self._late(wanted)
+        raise self._late(wanted, against)
 
     async def _force(self, id_: int, view: object, seconds: float) -> None:
         bridge, standing = self._bridge, self._bridge.member.standing
@@ -233,8 +238,10 @@ class Admin:
         """Voters that would be there in the next view, and by a way from here."""
         return self._bridge.member.calling.would_come() & self._reached()
 
-    def _late(self, wanted: Change) -> Timeout:
+    def _late(self, wanted: Change, against: str) -> Timeout:
         standing, id_ = self._bridge.member.standing, wanted.id
+        if against:  # what was said before may have come to those who decide
+            return Timeout(f"{against}; that was not so when it was asked for: it may still come")
         if id_ and wanted.weight and voter_of(standing.newest, id_) is None:
             join = self._bridge.member.calling.joins().get(id_)
             if join is None:

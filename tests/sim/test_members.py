@@ -302,3 +302,54 @@ def test_what_needs_a_machine_that_still_catches_up_is_refused_and_changes_no_vi
         assert (await ask(cluster, 1, "members"))["view"] == found["view"]
 
     play(14, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_a_weight_for_a_machine_that_another_operator_retires_gives_it_no_vote_again() -> None:
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        bridge = cluster.machines[2].bridge
+        wish = bridge.wish
+
+        def late(change: Change) -> None:
+            if change.view > 1:  # what it says before goes astray
+                wish(change)
+
+        bridge.wish = late  # type: ignore[method-assign]
+
+        async def weigh() -> None:
+            with pytest.raises(Refused, match="m3 has no vote in view 2"):
+                await ask(cluster, 2, "weight", node="m3", weight=2)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(weigh)
+            await trio.sleep(0.01)
+            await ask(cluster, 1, "retire", node="m3")
+        await trio.sleep(2)
+        assert weights(await ask(cluster, 1, "members"))["m3"] == 0
+
+    play(15, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_what_has_been_asked_for_and_may_still_come_is_not_told_as_refused() -> None:
+    """Its machine is cut off while the others decide on it, and sees no majority any more."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+
+        async def weigh() -> None:
+            with pytest.raises(Timeout, match=r"no majority would be left.*it may still come"):
+                await ask(cluster, 3, "weight", node="m1", weight=3, seconds=5)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(weigh)
+            while cluster.machines[1].bridge.member.calling.change() is None:
+                await trio.sleep(0.001)
+            cluster.world.net.partition(["m3"], ["m1", "m2"])
+        assert weights(await ask(cluster, 1, "members"))["m1"] == 3
+        assert weights(await ask(cluster, 3, "members"))["m1"] == 1
+
+    play(16, lambda world: Cluster(world, mesh(3)), script)
