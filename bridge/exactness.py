@@ -34,8 +34,9 @@ def is_exact(
     before = starts.get(named)
     if before is None:
         return False  # the start itself was lost
-    levels = {before.level, view.durability}  # acks waited for what the view says (N8)
-    if levels == {FSYNC} or before.clean:
+    # Acks waited for what the view says, whatever the cluster file said when it started (N8).
+    if view.durability == FSYNC or before.clean:
         return True  # (b) it acked nothing that was not durable, (d) or made all durable at its end
     same_boot = before.boot_id == starts[incarnation].boot_id
+    levels = {before.level, view.durability}
     return levels <= {FSYNC, WRITE} and same_boot  # (c) the kernel still has what it wrote

@@ -198,3 +198,20 @@ def test_a_wiped_witness_that_an_operator_takes_out_stays_out() -> None:
     cluster.beats(8)
     assert votes(cluster.view(1), 3, disk(3, 1))
     assert cluster.acting() == [1, 2]
+
+
+def test_a_durability_that_was_raised_survives_a_loss_of_all_power() -> None:
+    """N8: their starts still say what the cluster file says, and their acks have waited for the disk."""
+    cluster = Cluster(1, 2, 3, level="write")
+    cluster.change(2, durability="fsync")
+    cluster.beats(4)
+    cluster.submit(1, "a")
+    cluster.settle()
+    for id_ in (1, 2, 3):
+        cluster.stop(id_, power=True)
+    for id_ in (1, 2, 3):
+        cluster.start(id_)
+    cluster.beats(60)
+
+    assert cluster.acting() == [1, 2, 3]
+    assert cluster.words(3) == ["a"]

@@ -53,7 +53,13 @@ def test_a_restarted_member_is_exact_if_its_former_run_could_lose_nothing(
     level: str, boot: str, clean: bool, exact: bool
 ) -> None:
     """X1, L3."""
-    assert asked(level, boot=boot, clean=clean) is exact
+    assert asked(level, boot=boot, clean=clean, of=view(4, level=level)) is exact
+
+
+@pytest.mark.parametrize("level", ["write", "memory"])
+def test_a_run_at_a_weaker_level_acked_as_its_view_said(level: str) -> None:
+    """X1, N8: The level of the cluster was raised while it ran."""
+    assert asked(level, boot="sunday")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_a_run_at_fsync_acked_as_its_view_said(of: str, boot: str, exact: bool) 
 
 def test_having_the_mark_again_is_no_memory_of_what_was_acked() -> None:
     """X1: It lost power, followed the row up to the mark, and looks like a member that acked nothing."""
-    assert not asked("write", boot="sunday", installed=4)
+    assert not asked("write", boot="sunday", installed=4, of=view(4, level="write"))
 
 
 def test_who_has_not_installed_the_view_is_not_exact() -> None:
