@@ -89,14 +89,18 @@ class Admin:
         view = standing.newest
         if standing.active or not view.id:
             return "" if view.id else "this machine is in no cluster yet"
-        away = [self._name(v[0]) for v in view.voters if v[0] not in self._alive()]
-        there = [voter for voter in view.voters if voter[0] in self._alive()]
-        missing = f": {', '.join(away)} {'is' if len(away) == 1 else 'are'} missing"
+        alive, strangers = self._alive(), self._bridge.strangers()
+        there = [voter for voter in view.voters if voter[0] in alive - strangers]
+        away = [self._name(v[0]) for v in view.voters if v[0] not in alive]
+        wiped = [self._name(id_) for id_ in sorted(alive & strangers)]
+        missing = [f"{', '.join(away)} {'is' if len(away) == 1 else 'are'} missing"] if away else []
+        missing += [f"{', '.join(wiped)} came with another disk than before"] if wiped else []
         there_weight, all_ = sum(v[1] for v in there), sum(v[1] for v in view.voters)
         if 2 * there_weight <= all_:
-            return f"of a weight of {all_} voters with {there_weight} seem to run{missing}"
+            return f"of a weight of {all_} voters with {there_weight} seem to run: {', '.join(missing)}"
         if sum(voter[3] for voter in there) < view.min_copies:
-            return f"{view.min_copies} copies are the least that may be{missing}"
+            copies = f"{view.min_copies} copies are the least that may be"
+            return f"{copies}: {', '.join(missing)}"
         return ""
 
     def _node(self, id_: int) -> dict[str, Any]:

@@ -259,13 +259,23 @@ class Bridge:
     def _missing(self) -> tuple[str, ...]:
         """Without which machines nothing can be ordered; none: what there is, is enough."""
         standing = self.member.standing
-        reached, charter = self.member.neighbours.routes.paths, self.options.charter
+        reached, charter = self.member.neighbours.routes.paths.keys(), self.options.charter
+        strangers = set[int]()
         if standing.newest.id:
-            away = missing(standing.newest, reached)
+            strangers = self.strangers() & reached
+            away = missing(standing.newest, reached - strangers)
         else:  # it is founded when all are there (G1)
             founders = charter.founders if charter is not None else ()
             away = [founder[0] for founder in founders if founder[0] not in reached]
-        return tuple(map(self.options.name_of, away))
+        former = dict.fromkeys(strangers, " with its former disk")
+        return tuple([self.options.name_of(id_) + former.get(id_, "") for id_ in away])
+
+    def strangers(self) -> set[int]:
+        """Who is there in the place of a voter with another disk: it promises nothing (U2)."""
+        disks = {id_: hello.uuid for id_, hello in self.links.linked().items()}
+        disks |= {id_: join.uuid for id_, join in self.member.calling.joins().items()}
+        voters = self.member.standing.newest.voters
+        return {id_ for id_, _, uuid, _ in voters if disks.get(id_, uuid) != uuid}
 
     # -- rounds -----------------------------------------------------------------------------
 

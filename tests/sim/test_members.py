@@ -353,3 +353,27 @@ def test_what_has_been_asked_for_and_may_still_come_is_not_told_as_refused() -> 
         assert weights(await ask(cluster, 3, "members"))["m1"] == 1
 
     play(16, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_who_came_with_an_empty_disk_is_no_voter_that_runs() -> None:
+    """All three were there, nothing could ever be ordered again, and nobody was told why."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        for id_ in (2, 3):
+            cluster.kill(id_)
+        for id_ in (2, 3):
+            cluster.wipe(id_)
+            cluster.start(id_)
+        await trio.sleep(3)
+        found = await ask(cluster, 1, "members")
+        came = "m2, m3 came with another disk than before"
+        assert found["waits"] == f"of a weight of 3 voters with 1 seem to run: {came}"
+        assert (await ask(cluster, 2, "members"))["waits"] == found["waits"]
+        status = cluster.machines[1].bridge.status()
+        assert not status.active
+        assert status.missing == ("m2 with its former disk", "m3 with its former disk")
+
+    play(17, lambda world: Cluster(world, mesh(3)), script)
