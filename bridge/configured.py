@@ -60,6 +60,7 @@ def options_of(
         store=attrs.evolve(store, level=cluster.durability),
         timing=Timing().scaled(cluster.beat / BEAT_SECONDS),
         charter=charter if own.votes else None,
+        cluster=cluster.id,
         listed={p.id: Listed(p.name, p.votes, p.witness) for p in cluster.peers.values()},
     )
 

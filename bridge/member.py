@@ -80,8 +80,10 @@ class Member:
         chance: random.Random,  # spreads the calls for a new view; nothing else
         timing: Timing = TIMING,
         charter: Charter | None = None,  # of a cluster that may have to be founded
+        cluster: bytes = b"",  # the only one that a blank one may come into
     ) -> None:
         self.standing = standing = Standing.start(recovered, timing, now)
+        standing.foretold = cluster
         self._charter = charter
         self._joined_at = -timing.join
         self._steps_back_at = self._stays = 0.0  # when at the soonest; seconds between two times

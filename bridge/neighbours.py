@@ -116,7 +116,7 @@ class Neighbours:
 
     def hear_link(self, peer: int, link: Link, streams: Streams) -> None:
         neighbour = self._of[peer]
-        known = self.standing.newest.cluster
+        known = self.standing.only_cluster
         if link.cluster and known and link.cluster != known:
             # Founded twice, or forced elsewhere: nothing of the one may count in the other (G1, N7).
             self.hang_up(

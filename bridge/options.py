@@ -23,6 +23,7 @@ class BridgeOptions:
     store: StoreOptions = attrs.field(factory=StoreOptions)
     timing: Timing = attrs.field(factory=Timing)
     charter: Charter | None = None  # of a cluster that may have to be founded
+    cluster: bytes = b""  # the only one that it may come into; empty: whichever is met
     listed: Mapping[int, Listed] = attrs.field(factory=dict)  # all machines, by id
 
     def name_of(self, id_: int) -> str:

@@ -83,11 +83,12 @@ class Bridge:
             env.rng,
             options.timing,
             options.charter,
+            options.cluster,
         )
         door = Door(
             options.id,
             options.store.level,
-            self._cluster(),
+            self._cluster() or options.cluster,
             frozenset((*options.neighbours, *options.standby)),
             lambda: self.links.linked(),
         )

@@ -41,6 +41,9 @@ class Standing:
     acceptor: Acceptor  # of the register after the newest view
     uncounted: bool  # damage hides what of the installed view is in the row: nothing can follow
     now: float  # of the input that is being handled
+    foretold: bytes = attrs.field(
+        default=b"", init=False
+    )  # cluster of which the first view is to be
     active: bool = attrs.field(default=False, init=False)
     wedged: int = attrs.field(default=0, init=False)  # the last view in which it ended acting (W1)
     stateless: bool = attrs.field(default=False, init=False)  # the node has lost what it knew
@@ -73,6 +76,11 @@ class Standing:
 
     def __attrs_post_init__(self) -> None:
         self.room = Room(self.timing)
+
+    @property
+    def only_cluster(self) -> bytes:
+        """Views of others are not for this node; empty: there is none yet, and it may be any."""
+        return self.newest.cluster or self.foretold
 
     @property
     def start_count(self) -> int:

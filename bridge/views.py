@@ -51,7 +51,7 @@ class Views:
         standing = self.standing
         if view.id <= standing.newest.id:
             return
-        if standing.newest.id and view.cluster != standing.newest.cluster:
+        if view.cluster != (standing.only_cluster or view.cluster):
             return  # rows of different clusters never merge (N7)
         if not standing.newest.id and self.founded not in (None, view):
             return  # the first one is written down already, and it is not this

@@ -103,7 +103,9 @@ class ClusterSection:
     """What holds for all of them."""
 
     id: bytes = setting(
-        _ID, b"", "The id that the cluster will have.  Empty: its founder draws one."
+        _ID,
+        b"",
+        "The id that the cluster will have; an empty machine comes into no other.  Empty: its founder draws one.",
     )
     secret: str = setting(
         SECRET, "", "What bridges prove to each other that they know.  Empty: on one machine only."

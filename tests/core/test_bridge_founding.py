@@ -7,22 +7,25 @@ import random
 import attrs
 
 from core.bridgekit import disk, run
-from duckrow.bridge.effects import Effect, Learned, Place, Send, Sync
+from duckrow.bridge.configured import options_of
+from duckrow.bridge.effects import Effect, Hang, Learned, Place, Send, Sync
 from duckrow.bridge.founding import Charter
 from duckrow.bridge.member import Member
 from duckrow.bridge.messages import Control, Decided, Join, Link, Newer
 from duckrow.bridge.recovered import Recovered
+from duckrow.node.clusterfile import read_cluster
 from duckrow.node.forms import Start
 from duckrow.node.row import View
+from duckrow.node.storeoptions import StoreOptions
 
 CHARTER = Charter(((1, 1, True), (2, 1, True)), b"c" * 16, 7, "fsync")
 BLANK = Link(0, 0, (0, b""), 1, "ok", {2: (2,)}, {}, None)
 
 
-def founder() -> Member:
+def founder(cluster: bytes = b"") -> Member:
     start = Start(run(1), "boot", "fsync", 1, disk(1))
     recovered = Recovered(uuid=disk(1), id=1, incarnation=run(1), starts={run(1): start})
-    return Member(recovered, 0.0, random.Random(1), charter=CHARTER)
+    return Member(recovered, 0.0, random.Random(1), charter=CHARTER, cluster=cluster)
 
 
 def hears(member: Member, join: Join) -> list[Effect]:
@@ -105,3 +108,26 @@ def test_where_one_of_them_knows_a_view_none_is_made() -> None:
     effects = hears(founder(), Join(run(2), disk(2), 3, 9))
 
     assert learned(effects) == []
+
+
+def test_a_blank_machine_whose_file_names_the_cluster_comes_into_no_other() -> None:
+    """U5: It had the row of a former cluster, if it met that first, and was refused by its own."""
+    former = View(4, (), b"f" * 16, 7, "fsync", voters=((2, 1, disk(2), True),))
+    member = founder(CHARTER.cluster)
+
+    hears(member, Join(run(2), disk(2), 4, 9))
+    member.receive(2, Newer(former), 0.0)
+    assert learned(member.take_effects(0.0, 1)) == []
+    member.receive(2, BLANK._replace(view=4, cluster=former.cluster), 0.0)
+    assert any(isinstance(each, Hang) for each in member.take_effects(0.0, 1))
+    member.link_up(2, 0.1)
+    member.receive(2, Newer(attrs.evolve(former, cluster=CHARTER.cluster)), 0.1)
+    assert [view.cluster for view in learned(member.take_effects(0.1, 1))] == [CHARTER.cluster]
+
+
+def test_the_cluster_file_says_which_cluster_that_is() -> None:
+    text = f'cluster.id = "{"ab" * 16}"\nmembers.m1 = {{id = 1, address = "127.0.0.1"}}\n'
+    file = read_cluster(text, "cluster.toml")
+    options = options_of(file, file.named("m1"), StoreOptions(), random.Random(1))
+
+    assert options.cluster == options.charter.cluster == b"\xab" * 16  # type: ignore[union-attr]
