@@ -134,6 +134,9 @@ def differences(nodes: Sequence[Row]) -> list[str]:
             said.append(f"{name} is not in the cluster file of this machine")
         elif listed != votes:
             said.append(f"{name} has {votes} votes, and the cluster file says {listed}")
+        elif votes and node["listed_witness"] != node["witness"]:
+            is_one = "a" if node["witness"] else "no"
+            said.append(f"{name} is {is_one} witness, and the cluster file says otherwise")
     return said
 
 

@@ -81,3 +81,17 @@ def test_who_acted_to_the_end_has_all_and_that_is_told() -> None:
     told = cli_member.warning(LEFT | {"exact": True, "furthest": 1000}, "m2")
 
     assert "It acted in the newest view that it knows, and has all that was ordered in it." in told
+
+
+def test_a_witness_that_is_none_in_the_cluster_file_is_told_as_any_other_difference() -> None:
+    one = {"name": "m1", "weight": 1, "witness": False, "listed": 1, "listed_witness": False}
+    nodes = [
+        one,
+        one | {"name": "m2", "witness": True},
+        one | {"name": "m3", "listed_witness": True},
+    ]
+
+    assert cli_member.differences(nodes) == [
+        "m2 is a witness, and the cluster file says otherwise",
+        "m3 is no witness, and the cluster file says otherwise",
+    ]
