@@ -38,14 +38,15 @@ def choose(
     """The view after `view` (V4, V5).  `joins` are recent ones only.
 
     What would leave no majority is not granted: then nobody gets another vote, after that nobody is
-    held off for its disk, and at last nobody leaves (N8).
+    held off for its disk, and at last nobody leaves (N8).  Who has to stay is no reason to grant less.
     """
     leaving |= {(id_, each.incarnation) for id_, each in reports.items() if not each.comes}
     late = leaving | {(id_, each.incarnation) for id_, each in reports.items() if each.held_off}
-    for granted, gone in ((change, late), (None, late), (None, leaving), (None, frozenset())):
-        found = _choose(view, reports, joins, lag_items, granted, gone)
-        if found is not None:
-            return found
+    for gone in (late, leaving, frozenset[tuple[int, int]]()):
+        for granted in (change, None):
+            found = _choose(view, reports, joins, lag_items, granted, gone)
+            if found is not None:
+                return found
     return None
 
 

@@ -215,3 +215,18 @@ def test_a_durability_that_was_raised_survives_a_loss_of_all_power() -> None:
 
     assert cluster.acting() == [1, 2, 3]
     assert cluster.words(3) == ["a"]
+
+
+def test_a_wish_is_granted_also_where_somebody_has_to_stay_who_would_leave() -> None:
+    """Or each ballot for it would end in a view without it: 2 has to take an image, and 1 is no majority."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.beats(14)
+    cluster.members[2].need_image(cluster.now)
+    cluster.beats(14)
+    before = cluster.view(1).id
+    cluster.change(1, 3)
+    cluster.beats(4)
+
+    assert [voter[0] for voter in cluster.view(1).voters] == [1, 2]
+    assert cluster.view(1).id == before + 1
