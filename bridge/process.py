@@ -259,17 +259,15 @@ class Bridge:
 
     def _missing(self) -> tuple[str, ...]:
         """Without which machines nothing can be ordered; none: what there is, is enough."""
-        standing = self.member.standing
-        reached, charter = self.member.neighbours.routes.paths.keys(), self.options.charter
-        strangers = set[int]()
+        standing, charter = self.member.standing, self.options.charter
+        reached, name = set(self.member.neighbours.routes.paths), self.options.name_of
         if standing.newest.id:
-            strangers = self.strangers() & reached
-            away = missing(standing.newest, reached - strangers)
-        else:  # it is founded when all are there (G1)
+            away, how = missing(standing.newest, reached - self.strangers()), "with its former disk"
+        else:  # it is founded when all are there (G1), and somebody's cluster file may say otherwise
+            asking = reached & {standing.id, *self.member.calling.joins()}
             founders = charter.founders if charter is not None else ()
-            away = [founder[0] for founder in founders if founder[0] not in reached]
-        former = dict.fromkeys(strangers, " with its former disk")
-        return tuple([self.options.name_of(id_) + former.get(id_, "") for id_ in away])
+            away, how = [each[0] for each in founders if each[0] not in asking], "as a founder"
+        return tuple([f"{name(id_)} {how}" if id_ in reached else name(id_) for id_ in away])
 
     def strangers(self) -> set[int]:
         """Who is there in the place of a voter with another disk: it promises nothing (U2)."""

@@ -377,3 +377,20 @@ def test_who_came_with_an_empty_disk_is_no_voter_that_runs() -> None:
         assert status.missing == ("m2 with its former disk", "m3 with its former disk")
 
     play(17, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_a_founder_that_is_none_by_its_own_file_is_named_as_what_is_missing() -> None:
+    """All had met, nothing was ever founded, and it was told that the others are missing."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start(1)
+        cluster.start(2)
+        await trio.sleep(0.5)
+        assert cluster.machines[1].bridge.status().missing == ("m3",)
+        cluster.observers = (3,)
+        cluster.start(3)
+        await trio.sleep(2)
+        for id_ in (1, 2):
+            assert cluster.machines[id_].bridge.status().missing == ("m3 as a founder",)
+
+    play(18, lambda world: Cluster(world, mesh(3)), script)
