@@ -94,8 +94,7 @@ class Client(AsyncClient):
         self._core.receive_data(data)
         self._has_come()
         self._kick()
-        if self._core.is_turned_away and len(self._addresses) > 1:
-            raise Disconnected(str(self._core.refusal))
+        self._core.check_turned_away()
         return self._core.is_greeted
 
     async def _run(self) -> None:

@@ -49,7 +49,11 @@ class AsyncLine(ABC):
         self._addresses, self._timeout = tuple(addresses), timeout
         self._rng = rng or random.Random(os.urandom(32))
         self._core = ClientCore(
-            self._rng.randbytes(PID_BYTES), wall_us=wall_us or _wall_us, name=name, token=token
+            self._rng.randbytes(PID_BYTES),
+            wall_us=wall_us or _wall_us,
+            name=name,
+            token=token,
+            others=len(self._addresses) > 1,
         )
         self._closed = True
         self._next_address = 0

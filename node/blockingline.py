@@ -206,7 +206,11 @@ class Line:
         self._is_torn = False  # somebody left the core in the middle of something
         self._out: deque[Buffer] = deque()
         self._core = ClientCore(
-            os.urandom(16), wall_us=_wall_us, name=self._name, token=self._token
+            os.urandom(16),
+            wall_us=_wall_us,
+            name=self._name,
+            token=self._token,
+            others=len(self._addresses) > 1,
         )
 
     def _inside(self, act: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
@@ -359,8 +363,7 @@ class Line:
                 if core.refusal is None:
                     self._backoff.worked()
                 self._trouble = None
-            if core.is_turned_away and len(self._addresses) > 1:
-                raise Disconnected(str(core.refusal))
+            core.check_turned_away()
         self._flush()
 
     def _flush(self) -> None:

@@ -26,7 +26,16 @@ from .columns import HeadersLike
 from .effects import ORDERED, WAITING, Result
 from .entries import Entries, entries_of
 from .env import Buffer
-from .errors import Conflict, Corrupt, DuckrowError, NoQuorum, Refused, Timeout, rebuilt
+from .errors import (
+    Conflict,
+    Corrupt,
+    Disconnected,
+    DuckrowError,
+    NoQuorum,
+    Refused,
+    Timeout,
+    rebuilt,
+)
 from .frames import Frame, FrameReader
 from .outbox import HOLD_SECONDS_MAX, Outbox
 from .outboxes import Order, Outboxes, PartitionedMaker, Produce, Stage
@@ -46,11 +55,18 @@ _OF_A_ROW: Final = (
     Verb.RECEIPT,
 )  # they name numbers that another row does not have
 _TOLD: Final = Verb.TOPICS, Verb.TOPIC  # the answer has to know what we were told elsewhere
+_READS: Final = Verb.PULL, Verb.KEPT, *_TOLD
 
 
 class ClientCore:
     def __init__(
-        self, pid: bytes, *, wall_us: Callable[[], int], name: str = "", token: str = ""
+        self,
+        pid: bytes,
+        *,
+        wall_us: Callable[[], int],
+        name: str = "",
+        token: str = "",
+        others: bool = False,
     ) -> None:
         self.welcome: Welcome | None = None  # of the node we are connected to
         self._row: Welcome | None = None  # of the last node that told which row it has
@@ -67,7 +83,9 @@ class ClientCore:
         self._held_until = 0  # the node would not take orders; by the wall clock
         self._seen = 0  # position of the newest answer: a node that is behind it makes us wait
         self.refusal: DuckrowError | None = None  # the last order was not taken, for this reason
-        self.is_turned_away = False  # over this connection: another node may take it
+        self._behind: DuckrowError | None = None  # nor was the last read served
+        self._others = others  # other nodes can be asked
+        self._is_turned_away = False  # over this connection: another node may take it
 
     # -- what a user wants ------------------------------------------------------------------------
 
@@ -208,8 +226,8 @@ class ClientCore:
 
     def trouble(self, met: Exception | None) -> str:
         """Why no answer came, as the end of a sentence; `met` was met by the last connection."""
-        if self.refusal is not None:
-            return f": {self.refusal}"
+        if why := self.refusal or self._behind:
+            return f": {why}"
         if met is None:
             return ""
         nobody = any(isinstance(error, _NOBODY_THERE) for error in (met, met.__cause__))
@@ -220,10 +238,18 @@ class ClientCore:
     def is_greeted(self) -> bool:
         return self._greeted
 
+    def check_turned_away(self) -> None:
+        """
+        Raises:
+            Disconnected: the node cannot do what we want of it, and there are others.
+        """
+        if self._is_turned_away and self._others:
+            raise Disconnected(str(self.refusal or self._behind))
+
     def connected(self) -> None:
         """There is a new connection."""
         self.frames = FrameReader()
-        self._greeted = self.is_turned_away = False
+        self._greeted = self._is_turned_away = False
         hello = requests.Hello(requests.VERSION, self._name, self._token, {})
         self._hello = frames.encode(requests.request(0, Verb.HELLO, *hello))
 
@@ -338,12 +364,21 @@ class ClientCore:
         if outcome != _MORE:
             del self._pending[reference]
         if outcome == _FAILED:
-            request.call.finish(error=_error(fields))
+            self._take_failure(request, _error(fields))
             return
+        self._behind = None
         try:
             request.call.finish(request.read(fields, frame.body))
         except DuckrowError as error:
             # Of this answer alone: frames go on where they should.
+            request.call.finish(error=error)
+
+    def _take_failure(self, request: _Request, error: DuckrowError) -> None:
+        if self._others and request.verb in _READS and isinstance(error, NoQuorum):
+            # It is behind what we were told elsewhere, or stops: another node may serve us.
+            self._behind, self._is_turned_away = error, True
+            self._queue.append(request)
+        else:
             request.call.finish(error=error)
 
     def _take_welcome(self, outcome: int, fields: list[Any]) -> None:
@@ -383,7 +418,7 @@ class ClientCore:
     ) -> None:
         self._orders.settle(reference)
         if isinstance(error, NoQuorum | Timeout):
-            self.refusal, self.is_turned_away = error, True
+            self.refusal, self._is_turned_away = error, True
         pause = self._boxes.refused(outbox, sent, error)
         if pause:
             self._held_until = self._wall_us() + int(pause * 1e6)

@@ -181,8 +181,7 @@ class Client(AsyncClient):
                         self._trouble = None
                     if self._core.is_greeted and self._core.refusal is None:
                         backoff.worked()
-                    if self._core.is_turned_away and len(self._addresses) > 1:
-                        raise Disconnected(str(self._core.refusal))
+                    self._core.check_turned_away()
             finally:
                 self._stream = None
                 await trio.aclose_forcefully(cast(trio.abc.AsyncResource, stream))

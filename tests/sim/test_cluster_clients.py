@@ -371,6 +371,19 @@ def test_a_client_reads_what_it_wrote_also_at_a_node_that_is_behind() -> None:
     run(use)
 
 
+def test_a_reader_of_several_nodes_leaves_one_that_does_not_come_as_far_as_it_was_told() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, 3, 2) as row:
+            await row.produce("t", b"one")
+            town.cut_off(3)
+            await town.until(lambda: bool(town.nodes[3].row.status().missing))
+            await row.produce("t", b"two")
+            town.world.kill("n1")
+            assert await values(row) == [b"one", b"two"]
+
+    run(use)
+
+
 def test_a_barrier_makes_a_read_new() -> None:
     async def use(town: Town) -> None:
         async with town.client(1) as here, town.client(3) as there:
