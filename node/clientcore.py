@@ -23,6 +23,7 @@ from typing import Any, Final
 from . import frames, makers, parts, requests
 from .clientcalls import Call, Receipt, ReceiptName, Receipts
 from .columns import HeadersLike
+from .cursors import Back, Last
 from .effects import ORDERED, WAITING, Result
 from .entries import Entries, entries_of
 from .env import Buffer
@@ -149,8 +150,19 @@ class ClientCore:
 
     def pull(self, ask: Ask, *, kept: bool = False) -> Call:
         """Its value is Entries."""
-        seen = ask._replace(seen=max(ask.seen, self._seen))
-        return self._ask(Verb.KEPT if kept else Verb.PULL, _entries(ask.topic), *seen.fields())
+        verb, read = Verb.KEPT if kept else Verb.PULL, _entries(ask.topic)
+        if not ask.wait_us or not isinstance(ask.after, Back | Last):
+            return self._ask(verb, read, *self._pull_of(ask))
+        # Another node would count from the end that it has then: so nobody waits before he knows where
+        # he stands.
+        call = self._ask(verb, read, *self._pull_of(ask._replace(wait_us=0)))
+
+        def onward(found: Entries) -> list[Any]:
+            topic_id = found.topic_id or ask.topic_id
+            return self._pull_of(ask._replace(after=found.after, topic_id=topic_id))
+
+        self._queue[-1].onward = onward
+        return call
 
     def receipt(self, name: ReceiptName, *, wait: bool) -> Call:
         """Its value is a Receipt, with a number as soon as there is one."""
@@ -327,6 +339,9 @@ class ClientCore:
             if not self._boxes.is_busy:
                 return
 
+    def _pull_of(self, ask: Ask) -> list[Any]:
+        return ask._replace(seen=max(ask.seen, self._seen)).fields()
+
     def _ask(
         self, verb: int, read: Callable[[list[Any], Buffer], Any] | None, *fields: Any
     ) -> Call:
@@ -368,10 +383,16 @@ class ClientCore:
             return
         self._behind = None
         try:
-            request.call.finish(request.read(fields, frame.body))
+            found = request.read(fields, frame.body)
         except DuckrowError as error:
             # Of this answer alone: frames go on where they should.
             request.call.finish(error=error)
+            return
+        if request.onward is None or found:
+            request.call.finish(found)
+        else:
+            request.fields, request.onward = request.onward(found), None
+            self._queue.append(request)
 
     def _take_failure(self, request: _Request, error: DuckrowError) -> None:
         if self._others and request.verb in _READS and isinstance(error, NoQuorum):
@@ -438,7 +459,7 @@ class ClientCore:
 class _Request:
     """A request that is not of an outbox; without `read`, nobody answers it."""
 
-    __slots__ = ("call", "fields", "read", "verb")
+    __slots__ = ("call", "fields", "onward", "read", "verb")
 
     def __init__(
         self,
@@ -448,6 +469,8 @@ class _Request:
         read: Callable[[list[Any], Buffer], Any] | None,
     ) -> None:
         self.call, self.verb, self.fields, self.read = call, verb, fields, read
+        # The fields of another one, if this one finds nothing.
+        self.onward: Callable[[Any], Sequence[Any]] | None = None
 
 
 def _receipt(name: ReceiptName, result: Result) -> Receipt:

@@ -10,6 +10,7 @@ import trio
 from duckrow.node import columns, makers
 from duckrow.node.effects import Code, Result
 from duckrow.node.errors import NoQuorum, Timeout
+from duckrow.node.trioclient import Client
 
 from .townkit import Town, number_of, run, values
 
@@ -380,6 +381,35 @@ def test_a_reader_of_several_nodes_leaves_one_that_does_not_come_as_far_as_it_wa
             await row.produce("t", b"two")
             town.world.kill("n1")
             assert await values(row) == [b"one", b"two"]
+
+    run(use)
+
+
+def test_who_follows_what_is_new_misses_nothing_when_the_node_dies_before_anything_came() -> None:
+    async def use(town: Town) -> None:
+        found: list[bytes] = []
+
+        async def follow(row: Client) -> None:
+            async for entry in row.follow("t", "last"):
+                found.append(entry.value)
+                if entry.value == b"three":
+                    return
+
+        async with (
+            town.client(1, 2) as reader,
+            town.client(2) as row,
+            trio.open_nursery() as nursery,
+        ):
+            await row.produce("t", b"one")
+            await town.until(lambda: town.nodes[1].state.topic("t") is not None)
+            nursery.start_soon(follow, reader)
+            await town.until(lambda: town.nodes[1].waiters.statistics().waiting > 0)
+            town.world.pause("n1")
+            await row.produce("t", b"two")
+            town.world.kill("n1")
+            await row.produce("t", b"three")
+            await town.until(lambda: b"three" in found)
+        assert found == [b"two", b"three"]
 
     run(use)
 
