@@ -28,6 +28,8 @@ FOLLOW_ENTRIES: Final = 65_536  # of one answer; its bytes are the limit that co
 WAIT_SECONDS_MAX: Final = 1e9  # thirty years: more than that no clock here adds to its time
 FOLLOW_SECONDS: Final = 30.0  # then an idle follow asks again
 
+NO_ROOM: Final = "too much waits to be sent, and this was not taken: produce it again later"
+
 _WAITS: Final = ("ordered", "accepted", "none")
 
 T = TypeVar("T")

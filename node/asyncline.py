@@ -85,14 +85,15 @@ class AsyncLine(ABC):
     async def _produced(self, wish: Wish[T], wait: str) -> T:
         if wait != "none":
             return await self._do(wish)
-        self._unwatched.add(self._begin(wish.make))
+        # First, so that what is raised here never leaves behind what may be written all the same.
         deadline = self._now() + (self._timeout if wish.timeout is None else wish.timeout)
         await self._pass()
         while self._core.unsent_bytes > CLIENT_BYTES_MAX:
-            if self._now() > deadline:
-                raise NoQuorum("too much waits to be sent; nothing of what was given is lost yet")
+            if self._now() >= deadline:
+                raise NoQuorum(asks.NO_ROOM)
             await self._wait_until_received(deadline - self._now())
         self._unwatched.check()
+        self._unwatched.add(self._begin(wish.make))
         return None  # type: ignore[return-value]  # nothing is known of it
 
     def _begin(self, make: Callable[[ClientCore], Call]) -> Call:

@@ -369,13 +369,14 @@ class Client:
         """Of a produce that nobody waits for."""
         line = self._line
         self._forget_the_parents()
-        self._unwatched.add(line.begin(wish.make))
-        line.advance()
+        # First, so that what is raised here never leaves behind what may be written all the same.
         if line.unsent_bytes > CLIENT_BYTES_MAX:
             seconds = self._timeout if wish.timeout is None else wish.timeout
             if not line.wait_for_room(CLIENT_BYTES_MAX, line.deadline(seconds)):
-                raise NoQuorum("too much waits to be sent; nothing of what was given is lost yet")
+                raise NoQuorum(asks.NO_ROOM)
         self._unwatched.check()
+        self._unwatched.add(line.begin(wish.make))
+        line.advance()
         return None  # type: ignore[return-value]  # nothing is known of it
 
     def _forget_the_parents(self) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import trio
 
 from duckrow.node.alone import open_node
+from duckrow.node.entries import Entry
 from duckrow.node.env import Env
-from duckrow.node.errors import NoQuorum, Timeout
+from duckrow.node.errors import Full, NoQuorum, Timeout
 from duckrow.node.events import unheard
+from duckrow.node.limits import MIB
 from duckrow.node.trioclient import Client
 
 from .net import NOTICE_SECONDS
@@ -118,3 +120,46 @@ def test_whoever_gives_up_while_there_is_no_node_is_told_what_is_certain() -> No
         assert (await row.produce("t", b"three")).number == 2
 
     run(use)
+
+
+def test_what_nobody_waits_for_is_not_written_if_it_was_told_that_too_much_waits() -> None:
+    async def use(world: World, row: Client) -> None:
+        taken = []
+        world.kill(NODE)
+        for number in range(40):
+            value = b"%d " % number + bytes(MIB - 1000)
+            try:
+                await row.produce("t", value, wait="none", timeout=2.0)
+            except NoQuorum:
+                break
+            taken.append(value)
+        world.start(NODE, program)
+        await row.flush()
+
+        assert len(taken) < 40
+        assert [entry.value async for entry in _all(row)] == [b"zero", *taken]
+
+    run(use)
+
+
+def test_a_produce_that_tells_what_became_of_an_earlier_one_is_not_done() -> None:
+    async def use(_world: World, row: Client) -> None:
+        await row.create_topic("small", max_entries=1, when_full="reject")
+        await row.produce("small", b"fits")
+        await row.produce("small", b"does not", wait="none")
+        await trio.sleep(1.0)
+        with pytest.raises(Full):
+            await row.produce("t", b"one", wait="none")
+        await row.flush()
+
+        assert [entry.value for entry in await row.pull("t")] == [b"zero"]
+
+    run(use)
+
+
+async def _all(row: Client) -> AsyncIterator[Entry]:
+    after: object = 0
+    while found := await row.pull("t", after):
+        for entry in found:
+            yield entry
+        after = found.after
