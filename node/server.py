@@ -195,7 +195,7 @@ class Server:
             text = (
                 f"{self.options.name} is a witness, which keeps no row: pull from another machine"
             )
-            raise Refused(text, node=self.options.name)
+            raise Refused(text, witness=self.options.name)
 
     def _why(self, missing: Sequence[str]) -> str:
         if self.node.row.broken:

@@ -10,17 +10,21 @@ from typing import Any
 
 import pytest
 
-from core.clientkit import Client, number, number_of_next, refuse_once, result, values_of
-from core.nodetoy import Toy
+from core.clientkit import PID, Client, number, number_of_next, refuse_once, result, values_of
+from core.nodetoy import Connection, Toy
 from duckrow.node import makers, requests
+from duckrow.node.clientcalls import Call
+from duckrow.node.clientcore import ClientCore
 from duckrow.node.commands import Kind, decode_head
 from duckrow.node.errors import (
     Conflict,
+    Disconnected,
     DuckrowError,
     Exists,
     Full,
     NoQuorum,
     NotFound,
+    Refused,
     Timeout,
 )
 from duckrow.node.limits import CLIENT_REQUESTS_MAX
@@ -117,6 +121,35 @@ def test_a_pull_is_asked_again_and_one_that_was_given_up_is_not(client: Client) 
     assert [fields[0] for _, _, fields, _ in client.connection.inbox] == ["t"]
     assert result(left) is Timeout
     assert not kept.done
+
+
+@pytest.mark.parametrize(
+    "error", [NoQuorum("it is behind"), Refused("it keeps no row", witness="w")]
+)
+def test_a_read_that_a_node_cannot_serve_goes_to_another_one_if_there_is_one(
+    error: DuckrowError,
+) -> None:
+    def ask(*, others: bool) -> tuple[ClientCore, Call]:
+        core = ClientCore(PID, wall_us=lambda: 0, others=others)
+        core.connected()
+        connection = Connection()
+        connection.send(core.data_to_send())
+        Toy().take(connection)
+        core.receive_data(connection.answers.pop())
+        call = core.pull(Ask("t"))
+        connection.send(core.data_to_send())
+        connection.answer(requests.failure(connection.inbox.pop()[0], error))
+        core.receive_data(connection.answers.pop())
+        return core, call
+
+    core, call = ask(others=False)
+    core.check_turned_away()
+    assert result(call) is type(error)
+
+    core, call = ask(others=True)
+    with pytest.raises(Disconnected, match=str(error)):
+        core.check_turned_away()
+    assert not call.done and not core.idle
 
 
 def test_pulls_that_are_given_up_leave_room_for_others(client: Client) -> None:
