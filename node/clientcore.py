@@ -150,18 +150,9 @@ class ClientCore:
 
     def pull(self, ask: Ask, *, kept: bool = False) -> Call:
         """Its value is Entries."""
-        verb, read = Verb.KEPT if kept else Verb.PULL, _entries(ask.topic)
-        if not ask.wait_us or not isinstance(ask.after, Back | Last):
-            return self._ask(verb, read, *self._pull_of(ask))
-        # Another node would count from the end that it has then: so nobody waits before he knows where
-        # he stands.
-        call = self._ask(verb, read, *self._pull_of(ask._replace(wait_us=0)))
-
-        def onward(found: Entries) -> list[Any]:
-            topic_id = found.topic_id or ask.topic_id
-            return self._pull_of(ask._replace(after=found.after, topic_id=topic_id))
-
-        self._queue[-1].onward = onward
+        call = self._ask(Verb.KEPT if kept else Verb.PULL, _entries(ask.topic))
+        request = self._queue[-1]
+        request.ask, request.until = ask, self._wall_us() + ask.wait_us
         return call
 
     def receipt(self, name: ReceiptName, *, wait: bool) -> Call:
@@ -301,9 +292,7 @@ class ClientCore:
             self._reference += 1
             if request.read is not None:
                 self._pending[self._reference] = request
-            fields = request.fields
-            if request.verb in _TOLD:
-                fields = (*fields, self._seen)
+            fields = self._fields_of(request)
             out += frames.encode(requests.request(self._reference, request.verb, *fields))
         if not self.pause_seconds():
             self._send_batches(out)
@@ -339,8 +328,16 @@ class ClientCore:
             if not self._boxes.is_busy:
                 return
 
-    def _pull_of(self, ask: Ask) -> list[Any]:
-        return ask._replace(seen=max(ask.seen, self._seen)).fields()
+    def _fields_of(self, request: _Request) -> Sequence[Any]:
+        """As they go out now, perhaps once more."""
+        ask = request.ask
+        if ask is None:
+            return (*request.fields, self._seen) if request.verb in _TOLD else request.fields
+        # Another node would count from the end that it has then: so nobody waits before he knows where
+        # he stands.
+        left = 0 if isinstance(ask.after, Back | Last) else request.until - self._wall_us()
+        wait_us = min(max(0, left), ask.wait_us)  # a clock that is set lets nobody wait longer
+        return ask._replace(seen=max(ask.seen, self._seen), wait_us=wait_us).fields()
 
     def _ask(
         self, verb: int, read: Callable[[list[Any], Buffer], Any] | None, *fields: Any
@@ -388,11 +385,12 @@ class ClientCore:
             # Of this answer alone: frames go on where they should.
             request.call.finish(error=error)
             return
-        if request.onward is None or found:
+        ask = request.ask
+        if found or ask is None or not (ask.wait_us and isinstance(ask.after, Back | Last)):
             request.call.finish(found)
-        else:
-            request.fields, request.onward = request.onward(found), None
-            self._queue.append(request)
+            return
+        request.ask = ask._replace(after=found.after, topic_id=found.topic_id or ask.topic_id)
+        self._queue.append(request)
 
     def _take_failure(self, request: _Request, error: DuckrowError) -> None:
         is_here = isinstance(error, NoQuorum) or "witness" in error.values()
@@ -460,7 +458,7 @@ class ClientCore:
 class _Request:
     """A request that is not of an outbox; without `read`, nobody answers it."""
 
-    __slots__ = ("call", "fields", "onward", "read", "verb")
+    __slots__ = ("ask", "call", "fields", "read", "until", "verb")
 
     def __init__(
         self,
@@ -470,8 +468,8 @@ class _Request:
         read: Callable[[list[Any], Buffer], Any] | None,
     ) -> None:
         self.call, self.verb, self.fields, self.read = call, verb, fields, read
-        # The fields of another one, if this one finds nothing.
-        self.onward: Callable[[Any], Sequence[Any]] | None = None
+        self.ask: Ask | None = None  # of a pull, whose fields are made when it goes out
+        self.until = 0  # it waits, by the wall clock
 
 
 def _receipt(name: ReceiptName, result: Result) -> Receipt:

@@ -414,6 +414,21 @@ def test_who_follows_what_is_new_misses_nothing_when_the_node_dies_before_anythi
     run(use)
 
 
+def test_a_pull_that_finds_nothing_ends_in_its_time_though_its_node_died_meanwhile() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1, 2, timeout=5.0) as row, trio.open_nursery() as nursery:
+            nursery.start_soon(die, town)
+            began = trio.current_time()
+            assert not await row.pull("t", wait=20)
+            assert 20 <= trio.current_time() - began < 21
+
+    async def die(town: Town) -> None:
+        await trio.sleep(15)
+        town.world.kill("n1")
+
+    run(use)
+
+
 def test_a_barrier_makes_a_read_new() -> None:
     async def use(town: Town) -> None:
         async with town.client(1) as here, town.client(3) as there:
