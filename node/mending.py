@@ -140,6 +140,7 @@ class Mending:
             for position in range(missing.first, missing.last + 1):
                 await self._want_missing(wound, position, _at(places, position - segment.first))
         await self._want_of_later(wound)
+        await self._doubt(wound)
         return wound
 
     def _last(self, segment: Segment) -> int:
@@ -172,6 +173,36 @@ class Mending:
                 steps += 1
                 if not steps % STEPS_AT_ONCE:
                     await trio.lowlevel.checkpoint()
+
+    async def _doubt(self, wound: Wound) -> None:
+        """Bundles that waited when the segment ended may be items: what says so may have been dropped."""
+        segment, known = wound.segment, {*wound.own, *wound.wanted.values()}
+        try:
+            waited = (await self._ended(segment)).waiting
+        except UnfitError:
+            return  # nothing says what waited
+        for where, waiting in waited.items():
+            if (
+                segment_of(where) == segment.number
+                and wound.survey.holds(offset := offset_of(where))
+                and offset not in known
+                and not waiting.raw  # of a view newer segments have copies
+                and await self._may_be_ordered(where)
+            ):
+                wound.unfit = f"nothing says whether what lay at {offset:,} is in the row"
+
+    async def _may_be_ordered(self, where: int) -> bool:
+        """It waited, and no segment that is there says that it is an item."""
+        number, newest = segment_of(where) + 1, self._shelf.segments[-1].number
+        while number < newest and number in self._shelf:
+            try:
+                waiting = (await self._ended(self._shelf.get(number))).waiting
+            except UnfitError:
+                return True
+            if where not in waiting:
+                return False  # a view came that left it out
+            number += 1
+        return number < newest
 
     async def _is_readable(self, where: int) -> bool:
         try:

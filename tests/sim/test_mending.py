@@ -190,6 +190,78 @@ def hurt(machine: Machine, place: int) -> None:
     machine.media.flip(f"row/{segment_file(segment_of(place))}", offset_of(place) + 20, 1)
 
 
+def with_what_waited(script: Callable[[Machine, Journal, Item, int], Awaitable[None]]) -> None:
+    """An item of a segment that has all its own otherwise, and the number of the one that records it."""
+
+    async def found(machine: Machine, journal: Journal) -> None:
+        store = journal.store
+        position, items = store.position, await all_items(journal)
+        await store.index_sealed()
+        store.release(position, position)
+        for each in store.segments()[:-3]:
+            item = items.get(each.reach)
+            if (
+                item is not None
+                and segment_of(item.place) == each.number
+                and each.reach > each.last
+            ):
+                later = next(s for s in store.segments() if s.first <= each.reach <= s.last)
+                await script(machine, journal, item, later.number)
+                return
+        pytest.fail("no bundle waits when its segment ends")
+
+    with_a_row(found)
+
+
+def test_what_waited_when_its_segment_ended_is_not_left_out_once_the_record_of_its_place_is_dropped() -> (
+    None
+):
+    """A mark took its place, as if nobody needed it, and its entries were damaged for ever (seed 925386)."""
+
+    async def script(machine: Machine, journal: Journal, item: Item, later: int) -> None:
+        assert await journal.store.drop([later]) == [later]
+        hurt(machine, item.place)
+        wound = await journal.store.mending.look(segment_of(item.place), journal.waiting())
+        assert wound is not None
+        assert "is in the row" in wound.unfit, "an image has to come"
+        assert not await journal.store.mending.mend(wound)
+
+    with_what_waited(script)
+
+
+def test_what_waited_is_put_back_as_long_as_the_record_of_its_place_is_there() -> None:
+    async def script(machine: Machine, journal: Journal, item: Item, later: int) -> None:
+        assert await journal.store.drop([later + 1]) == [later + 1]
+        hurt(machine, item.place)
+        items = {item.position: item}
+        assert await mend(journal, segment_of(item.place), items) == ""
+        assert await journal.store.read_items(item.position, 1, bodies=True) == [item]
+
+    with_what_waited(script)
+
+
+def test_what_a_view_has_left_out_needs_no_image_though_newer_segments_are_dropped() -> None:
+    machine, tale = Machine(1), Tale(small(level=FSYNC))
+
+    async def life(tale: Tale, journal: Journal) -> None:
+        store = journal.store
+        await live(tale, journal)
+        where = min(journal.waiting())
+        await store.seal(segment_of(max(journal.waiting())))
+        await tale.change_view(journal, cut=0)
+        for _ in range(3):
+            await act(tale, journal)
+            await tale.change_view(journal)
+        await store.index_sealed()
+        store.release(store.position, store.position)
+        newer = [s.number for s in store.segments() if s.number > segment_of(where) + 2]
+        assert await store.drop(newer), "some of them"
+        hurt(machine, where)
+        assert await mend(journal, segment_of(where), {}) == ""
+
+    machine.run(tale.life(life, orderly=False))
+
+
 @pytest.mark.parametrize("power", [False, True])
 def test_a_crash_leaves_the_damaged_segment_or_the_mended_one(power: bool) -> None:
     left = {"damaged": 0, "mended": 0}
