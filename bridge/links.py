@@ -175,8 +175,9 @@ class Links:
             connection = self._connections.get(peer)
             if connection is None:
                 continue
-            if (waiting := connection.sending.bulk_bytes) > OUTPUT_BYTES_MAX:
-                self._note(WARNING, "link_too_slow peer=%d queued=%d", peer, waiting)
+            if connection.sending.most_bytes > OUTPUT_BYTES_MAX:
+                queued = connection.sending.bulk_bytes
+                self._note(WARNING, "link_too_slow peer=%d queued=%d", peer, queued)
                 self._close(peer, connection)
             elif not connection.waits:
                 self._flush(peer, connection)

@@ -34,6 +34,7 @@ MESSAGE_BYTES: Final = 256  # what one that carries no bundle is taken for
 class Sending:
     def __init__(self, encoder: Encoder) -> None:
         self.bulk_bytes = 0  # that wait, in bundles
+        self._of: dict[int | None, int] = {}  # of them, by whose stream it is; None: of no stream
         self._encoder = encoder
         self._urgent: dict[Hashable, Message] = {}
         self._bulk: deque[tuple[Message, int]] = deque()
@@ -50,6 +51,14 @@ class Sending:
     def is_empty(self) -> bool:
         return not (self._out or self._urgent or self._bulk or self._leisure)
 
+    @property
+    def most_bytes(self) -> int:
+        """That wait of one member's stream, or of none.
+
+        Each member may have its own under way, and all of that may have to go over one link of a chain.
+        """
+        return max(self._of.values(), default=0)
+
     def put(self, message: Message) -> None:
         if isinstance(message, Acks):
             key = message[:2]  # view and member
@@ -60,7 +69,7 @@ class Sending:
                 return
             size = size_of(message)
             self._bulk.append((message, size))
-            self.bulk_bytes += size
+            self._weigh(message, size)
         elif isinstance(message, ImageSlice):
             is_beginning = message.segment > 0 and not message.offset
             if not (is_beginning and self._are_beginnings):
@@ -88,7 +97,7 @@ class Sending:
                 message = self._urgent.pop(next(iter(self._urgent)))
             elif self._bulk:
                 message, size = self._bulk.popleft()
-                self.bulk_bytes -= size
+                self._weigh(message, -size)
             elif self._leisure and not self._out:
                 message = self._leisure.pop(next(iter(self._leisure)))
             else:
@@ -97,6 +106,11 @@ class Sending:
             self._out += buffers
             self._out_bytes += sum(map(len, buffers))
         return self._out
+
+    def _weigh(self, message: Message, size: int) -> None:
+        origin = message.origin if isinstance(message, Bundle) else None
+        self.bulk_bytes += size
+        self._of[origin] = self._of.get(origin, 0) + size
 
     def _encoded(self, message: Message) -> list[Buffer]:
         if not isinstance(message, Link):

@@ -7,11 +7,15 @@ from __future__ import annotations
 import pytest
 import trio
 
+from duckrow.bridge import links, pace
 from duckrow.node import columns, keeper, makers
 from duckrow.node.effects import Code, Result
 from duckrow.node.errors import NoQuorum, Refused, Timeout
+from duckrow.node.limits import KIB, MIB
 
+from .clusterkit import Cluster, chain
 from .townkit import IDS, Town, number_of, run, values
+from .world import World
 
 
 def test_a_barrier_at_a_machine_that_is_cut_off_is_not_answered_there() -> None:
@@ -159,3 +163,32 @@ def test_what_gathers_before_slow_links_is_ordered_at_their_pace() -> None:
                     nursery.start_soon(produce, 1 + count % 3, f"t{count}")
 
     run(use)
+
+
+def test_all_that_one_half_of_a_chain_has_under_way_goes_over_the_link_to_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F10: It was more than one link may keep waiting, which was therefore hung up on, and had as much to
+    carry when it was there again, for ever.
+    """
+    monkeypatch.setattr(links, "OUTPUT_BYTES_MAX", 2 * MIB)
+    monkeypatch.setattr(pace, "ORIGIN_BYTES_MAX", 1 * MIB)
+    world = World(1)
+    cluster = Cluster(world, chain(6), level="write", pause=100)
+    body = columns.encode([bytes(60 * KIB)])
+
+    async def main(world: World) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        world.net.partition(["m3"], ["m4"])
+        for id_, machine in cluster.machines.items():
+            for seq in range(1, 31):
+                turn = makers.Turn(bytes([id_]) * 16, seq, time=1)
+                machine.bridge.submit([makers.produce(turn, f"t{id_}", body, 1)])
+        await trio.sleep(0.3)
+        world.net.heal()
+        await cluster.settled(10)
+
+    world.run(main)
+    assert not [note for note in cluster.notes if "link_too_slow" in note]
+    assert all(machine.position > 6 for machine in cluster.machines.values())
