@@ -209,6 +209,7 @@ class Links:
 
     def _flush(self, peer: int, connection: Connection) -> None:
         sending = connection.sending
+        had_no_room, connection.waits = connection.waits or sending.bulk_bytes > 0, False
         try:
             while not connection.closed and (out := sending.fill()):
                 count = connection.stream.send_now(out)
@@ -216,6 +217,8 @@ class Links:
                     connection.waits = True
                     self._spawn(self._send_on, peer, connection)
                     return
+            if had_no_room:
+                self.on_sent(peer)
         except GONE:
             self._close(peer, connection, by_peer=True)
         except LimitExceeded as error:
@@ -228,11 +231,8 @@ class Links:
         except GONE:
             self._close(peer, connection, by_peer=True)
             return
-        connection.waits = False
         if not connection.closed:
             self._flush(peer, connection)
-            if not connection.waits:
-                self.on_sent(peer)
 
     # -- connections ------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import trio.lowlevel
 from duckrow.bridge.handshake import Door, Hello
 from duckrow.bridge.links import STRANGERS_MAX, Down, Event, Heard, Links, Neighbour, Up
 from duckrow.bridge.messages import Base, Message
+from duckrow.bridge.serving import AHEAD_BYTES
 from duckrow.bridge.timing import Timing
 from duckrow.node import makers
 from duckrow.node.env import Env
@@ -382,6 +383,26 @@ def test_what_the_socket_did_not_take_at_once_goes_out_when_it_does() -> None:
 
     play(script, one, two)
     assert two.events == [Up(1), *sent, later]
+
+
+def test_who_waits_for_room_hears_of_it_where_the_socket_takes_all_at_once() -> None:
+    """Others put as much: a follower that found no room then stood, until the row was longer again."""
+    one, two = End(1), End(2)
+    room: list[int] = []  # who has it again
+
+    async def script(world: World) -> None:
+        world.net.window = 8_000_000
+        start(world, one, two)
+        await trio.sleep(0.5)
+        one.links.on_sent = room.append
+        for s in range(1, 50):
+            one.links.put(2, bundle(s, 50_000))
+        assert one.links.waiting_bytes(2) > AHEAD_BYTES
+        one.links.flush()
+        assert one.links.waiting_bytes(2) == 0
+        assert room == [2]
+
+    play(script, one, two)
 
 
 @pytest.mark.parametrize("size", [0, 10, 100_000])
