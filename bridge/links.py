@@ -284,7 +284,8 @@ class Links:
             return False
         peer, connection = hello.id, Connection(stream, hello, self._encoder)
         self._unproven.pop(given, None)
-        if peer in self.refused:
+        standby = role is Role.DIALLER and peer in self._standby
+        if peer in self.refused or (standby and not self._standby_wanted.is_set()):
             await _aclose(stream)
             return False
         self.hang_up(peer, "there is a new connection with it")

@@ -38,6 +38,7 @@ class End:
     room: trio.Event | None = None  # there is none until it is set
     heard: list[float] = attrs.field(factory=list)  # when something came
     over: bool = False  # what the end of the world does is of no interest
+    standby: tuple[int, ...] = ()  # of the peers
     links: Links = attrs.field(init=False)
 
     def post(self, event: Event) -> None:
@@ -67,7 +68,8 @@ class End:
 
         others = {i: Neighbour(i, f"m{i}", 7) for i in self.peers if i != self.id}
         door = Door(self.id, "fsync", b"", frozenset(others), lambda: self.links.linked())
-        self.links = Links(env, hello, self.secret, door, others, {}, self, self.note, TIMING)
+        standby = {i: others.pop(i) for i in self.standby}
+        self.links = Links(env, hello, self.secret, door, others, standby, self, self.note, TIMING)
         await self.links.run(7)
 
 
@@ -383,6 +385,28 @@ def test_what_the_socket_did_not_take_at_once_goes_out_when_it_does() -> None:
 
     play(script, one, two)
     assert two.events == [Up(1), *sent, later]
+
+
+def test_a_standby_link_that_comes_when_it_is_not_wanted_any_more_does_not_stay() -> None:
+    """F12: It was dialled before; nobody would have hung it up until it was wanted once more."""
+    one, two = End(1, standby=(2,)), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(0.5)
+        world.net.trouble("m1", delay=0.1)
+        one.links.dial_standby(True)
+        await trio.sleep(0.15)
+        one.links.dial_standby(False)
+        await trio.sleep(3)
+        assert world.net.counts["dials"] == 1
+        assert not one.links.linked()
+        world.net.calm()
+        one.links.dial_standby(True)
+        await trio.sleep(3)
+        assert [*one.links.linked()] == [2]
+
+    play(script, one, two)
 
 
 def test_who_waits_for_room_hears_of_it_where_the_socket_takes_all_at_once() -> None:
