@@ -39,6 +39,7 @@ from .wakeup import Wakeup
 
 TOLD_SECONDS: Final = 1.0  # for a bridge to say how it is
 SETTLE_AT: Final = 64  # bundles; fewer when the bridge has come to rest
+SETTLED_AT_ONCE: Final = 1024  # names in a frame: the head holds them
 AHEAD_BYTES: Final = 1 * MIB  # of an image, on its way to the bridge
 TAKEN_AT: Final = 256 * KIB  # less than a bridge sends ahead
 
@@ -269,7 +270,9 @@ class BridgedRow:
         """Goes out with what is said next: nobody waits for it."""
         if self._applied and self._link.is_up:
             names, self._applied = self._applied, []
-            self._link.put(wire.frame([int(Said.SETTLE), [list(name) for name in names]]))
+            for first in range(0, len(names), SETTLED_AT_ONCE):
+                some = names[first : first + SETTLED_AT_ONCE]
+                self._link.put(wire.frame([int(Said.SETTLE), [list(name) for name in some]]))
 
     def _tell_staged(self, heads: list[bytes]) -> None:
         self._staged += heads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -10,12 +11,15 @@ import trio
 from duckrow.bridge import attach, follower
 from duckrow.bridge.process import Bridge
 from duckrow.node import bridgedrow, columns, makers
+from duckrow.node import bridgewire as wire
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.bridgedstore import BridgedStore
+from duckrow.node.bridgewire import Welcome
 from duckrow.node.effects import Code, Result
-from duckrow.node.env import Env
+from duckrow.node.env import Buffer, Env
 from duckrow.node.errors import DiskFailed, NoQuorum, Timeout
-from duckrow.node.row import Bundle
+from duckrow.node.frames import Frame, FrameReader
+from duckrow.node.row import Bundle, Item
 from sim import townkit
 from sim.clusterkit import BODY
 from sim.nodekit import Owner
@@ -517,6 +521,45 @@ def test_what_is_applied_is_settled_though_the_bridge_came_to_rest_with_its_item
         await split.end()
 
     play(12, script)
+
+
+def test_what_came_while_a_node_waited_for_a_place_is_settled_however_much_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bridge sends 4 MiB ahead, which are 30,000 small items of this machine when the node starts again; the
+    names of 11,000 were more than a frame holds, and the node ended whenever it came there.
+    """
+    said: list[list[Buffer]] = []
+    row = BridgedRow(SimpleNamespace(), "m1", NODE_PORT)  # type: ignore[arg-type]
+    row._link = SimpleNamespace(  # type: ignore[assignment]
+        is_up=True, put=said.append, send=said.append, flush=lambda: None
+    )
+    row.welcome = Welcome(1, 1, bytes(16), (), "fsync", 1, (), "")
+    row.follow(0)
+    frame = Frame(b"", b"")
+    for position in range(1, 12_001):
+        item = Item(position, position, 0, Bundle(1, 1, 1 << 20 | position, position, 1, ()))
+        monkeypatch.setattr(wire, "item_of", lambda *_, item=item: item)
+        row._on_frame(wire.Told.ITEM, [], frame)
+    del said[:]
+
+    async def take_all() -> None:
+        assert len(await row.take()) == 12_000
+        row._tell_staged([])
+        assert await row.take() == []
+
+    trio.run(take_all)
+    settled = 0
+    for buffers in said:
+        reader = FrameReader()
+        reader.accept_hello()
+        reader.receive_data(b"".join(buffers))
+        found = reader.next_frame()
+        assert found is not None
+        kind, fields = wire.opened(found)
+        assert kind == wire.Said.SETTLE
+        settled += len(fields[0])
+    assert settled == 12_000
 
 
 def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> None:
