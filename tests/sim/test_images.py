@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from duckrow.bridge.messages import Change
 from duckrow.node import housekeeping
 from duckrow.node.errors import Damaged
 from duckrow.node.giving import Given, Send, give
@@ -16,7 +17,7 @@ from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB
 from duckrow.node.mending import Wound
 from duckrow.node.row import Item
-from sim.clusterkit import BODY, chain
+from sim.clusterkit import BODY, chain, mesh
 from sim.pairkit import Split, everything, play
 
 KEEP = 100  # entries; a row is forgotten within seconds
@@ -125,6 +126,35 @@ def test_a_node_that_lost_its_state_gets_it_where_nothing_else_happens() -> None
         await split.end()
 
     play(4, script, keep=KEEP)
+
+
+def test_of_two_equal_machines_one_whose_node_lost_its_state_gets_it_while_the_other_has_more_weight() -> (
+    None
+):
+    """N8: The other one alone is no majority, so till then it goes on acting, and its node has nothing."""
+
+    async def script(split: Split) -> None:
+        def weighs(weight: int) -> None:
+            bridge = split.bridges[1]
+            bridge.wish(Change(bridge.member.standing.newest.id, 1, weight))
+
+        split.start_all()
+        await split.until()
+        await forgotten(split, 2)
+        split.kill("n", 2)
+        split.lose_disk("n2")
+        split.start_node(2)
+        await trio.sleep(10)
+        assert 2 not in split.nodes
+        assert split.bridges[1].status().active
+        weighs(2)
+        await split.until()
+        weighs(1)
+        await trio.sleep(1)
+        await split.end()
+
+    split = play(3, script, keep=KEEP, links=mesh(2))
+    assert sum("m2 image_taken" in note for note in split.notes) == 1
 
 
 def test_a_machine_whose_disks_are_new_gets_all_that_is_kept() -> None:
