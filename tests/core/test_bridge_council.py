@@ -92,6 +92,20 @@ def test_an_acceptance_is_durable_before_it_is_told_at_every_level(level: str) -
     assert cluster.said(2, Accepted) == [Accepted(2, (1, 1))]
 
 
+def test_who_accepts_what_it_was_never_asked_to_promise_acts_no_more() -> None:
+    """V6: The question had been lost, and the value came."""
+    cluster = Cluster(1, 2, 3)
+    value = view(2, {1: run(1), 2: run(2)}, weights={1: 1, 2: 1, 3: 1}, cut={1: 0, 2: 0, 3: 0})
+    cluster.control(2, 1, Accept(2, (1, 1), value, cluster.view(1)))
+    cluster.sync(2)
+    cluster.sent.clear()
+    cluster.submit(1, "a")
+    cluster.settle()
+
+    assert not cluster.members[2].standing.active
+    assert cluster.acks_of(2) == []
+
+
 def test_a_wedged_node_goes_on_relaying() -> None:
     """W3."""
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])

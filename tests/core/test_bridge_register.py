@@ -44,6 +44,7 @@ def test_what_is_accepted_is_promised_too() -> None:
     acceptor = Acceptor(2)
 
     assert acceptor.accept((3, 1), VALUES[0]) == Registered(2, (3, 1), (3, 1), VALUES[0])
+    assert acceptor.refuses((2, 3)), "also by the process that has accepted it"
     assert acceptor.promise((4, 1)) == Registered(2, (4, 1), (3, 1), VALUES[0])
 
 
