@@ -14,6 +14,7 @@ An outcome is `ok`, `fail` (certainly not done) or `info` (unknown: it may appea
 | torn-batch | a batch that is not there as a whole, one number after the other |
 | number-too-high | more numbers than values that were ever produced: a gap or a duplicate |
 | lost | acknowledged, and in the end neither there nor pruned |
+| accepted-lost | accepted, so it has a place in the order, and in the end neither there nor pruned |
 | lost-observed | read, and in the end neither there nor pruned |
 | phantom | read, never produced |
 | refused-yet-read | refused, and read |

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-from .history import FAIL, OK, Content, History, Key, Produce, Pull, Report, Value
+from .history import FAIL, INFO, OK, Content, History, Key, Produce, Pull, Report, Value
 
 SPARE = 1024  # cells beyond the last possible number, to name what is wrong there
 
@@ -35,6 +35,7 @@ class Line:
         self.stamped: list[float] = []  # likewise: when it got its time
         self._losses = history.losses
         self._broken = history.broken < inf
+        self._forgetful = history.forgetful
         self._told = history.told.get(key, [])
         self._known: dict[Value, float] = {}  # when it was first acknowledged or read
 
@@ -45,6 +46,11 @@ class Line:
     @property
     def first_final(self) -> int:
         return min((content.first for content in self.finals.values()), default=1)
+
+    @property
+    def _first_of_all(self) -> int:
+        """What is retained anywhere begins here at the latest."""
+        return max((content.first for content in self.finals.values()), default=1)
 
     @property
     def has_excuse(self) -> bool:
@@ -103,6 +109,7 @@ class Line:
                 self._check_pull(pull)
         self._check_batches()
         self._check_lost()
+        self._check_accepted()
         self._check_lanes()
         self._check_real_time()
         self._check_converged()
@@ -276,6 +283,18 @@ class Line:
                 continue
             if not self.may_have_vanished(value):
                 self.report.add("lost-observed", f"{self.name} {number}: {value!r} was read")
+
+    def _check_accepted(self) -> None:
+        """Nobody may have seen it before it was pruned; not so where all was seen that is pruned."""
+        if not self.finals or self.has_excuse or None in self.order[: self._first_of_all - 1]:
+            return
+        for produce in self.produces:
+            waits = produce.outcome == INFO and not produce.may_wait and produce.expected is None
+            if not produce.accepted_at or not waits or produce.accepted_at in self._forgetful:
+                continue
+            if not any(value in self.numbers for value in produce.values):
+                text = f"{self.name}: {produce.values!r}, accepted at {produce.accepted_at} by "
+                self.report.add("accepted-lost", f"{text}{produce.ended:.6f}")
 
     def _check_lanes(self) -> None:
         newest: dict[str, tuple[int, int]] = {}  # by lane: seq and number

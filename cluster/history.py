@@ -5,7 +5,7 @@ Times are of one clock for all clients (virtual, or the machine's monotonic one)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from math import inf
 
 import attrs
@@ -37,6 +37,7 @@ class Produce:
     expected: int | None = None  # it was to be numbered only right after this one
     conflict: int | None = None  # if that failed: the last number, as the answer said
     together: str = ""  # the commit that numbers it, and all others of that name, or none
+    accepted_at: str = ""  # the node that alone was to have it ordered, and said that it will be
 
 
 @attrs.define
@@ -113,6 +114,7 @@ class History:
     deleted: list[Key] = attrs.field(factory=list)  # of topics that are gone in the end
     losses: list[Loss] = attrs.field(factory=list)
     told: dict[Key, list[tuple[int, int]]] = attrs.field(factory=dict)  # damaged, first to last
+    forgetful: Collection[str] = ()  # nodes whose disk, with what they accepted, may be gone
     broken: float = inf  # from then on the row was said to end, damaged, before its true end
     calm: list[tuple[float, float]] = attrs.field(factory=list)  # no fault can excuse slowness
     skew: float = 0.0  # seconds that clocks may have jumped ahead, all jumps together

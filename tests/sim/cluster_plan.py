@@ -91,6 +91,7 @@ class ClusterPlan(Plan):
     standby: tuple[Edge, ...] = ()  # links that are there while others are not
     victim: int = 0  # whose disks may be damaged, or lost; 0: nobody's
     followable_bytes: int = 256 * 1024  # of the row stay; who was away for longer gets an image
+    guests: int = 0
     doors: int = 3  # nodes that a client knows, at most
     stays_dead: bool = False  # a minority, when all else is healed
 
@@ -201,6 +202,7 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
         victim=victim,
         followable_bytes=rng.choice((16, 256)) * 1024,
         doors=rng.choice((1, 2, machines)),
+        guests=1 if base.accepted else 0,
         stays_dead=more == "dead for good" and level == FSYNC,
     )
 

@@ -283,6 +283,20 @@ _BUGS = [
         "self.state.row_time if told >= self._due else self.wall_us()",
         "self.wall_us()",
     ),
+    (
+        "staged_is_told_before_the_sync",
+        "what was accepted outlives the power of its machine",
+        "bridge/ordering.py",
+        "            if self.standing.waits_for_disk:\n                self._own.append(bundle)\n            else:\n                self.outbox.put(Staged(bundle))\n\n    def _deliver",
+        "            self.outbox.put(Staged(bundle))\n\n    def _deliver",
+    ),
+    (
+        "seen_elsewhere_is_not_waited_for",
+        "who was told of an entry reads it at any node",
+        "node/reads.py",
+        "server.node.state.position) < position:",
+        "server.node.state.position) < 0:",
+    ),
 ]
 
 PLANTED = {

@@ -22,6 +22,7 @@ from duckrow.cluster.history import OK, Produce
 from duckrow.node.env import Env
 from duckrow.node.errors import DuckrowError
 from duckrow.node.row import View
+from duckrow.node.storeoptions import FSYNC
 from duckrow.node.trioclient import Client
 
 from .administrator import Administrator
@@ -33,6 +34,7 @@ from .cluster_plan import ClusterPlan, drawn
 from .cluster_watch import ClusterWatch
 from .consumers import Consumer
 from .contents import LATE_US, contents, forgive_age
+from .guests import Guest
 from .producers import Producer
 from .scenario import ENDS, Outcome, text_of
 from .service import client
@@ -71,6 +73,7 @@ def run_seed(
     problems.extend(f"handler: {text}" for text in world.handler_errors)
     history = run.seen.history
     history.ended = world.clock.now
+    history.forgetful = run.forgetful()
     run.name_nodes()
     return Outcome(
         seed,
@@ -143,6 +146,7 @@ class _Run:
             (Producer, "p", self.plan.producers),
             (Consumer, "c", self.plan.consumers),
             (Stager, "s", self.plan.stagers),
+            (Guest, "g", self.plan.guests),
         ):
             for index in range(count):
                 self._add_client(f"{letter}{index}", kind)
@@ -169,10 +173,10 @@ class _Run:
         for hand in self.hands:
             hand.holds_fire = False
 
-    def _add_client(self, name: str, kind: type[Producer | Consumer | Stager]) -> None:
+    def _add_client(self, name: str, kind: type[Producer | Consumer | Stager | Guest]) -> None:
         nodes = self.nodes
         count = min(self.plan.doors, len(nodes))
-        self.seen.nodes[name] = self._rng.sample(nodes, count)
+        self.seen.nodes[name] = nodes if kind is Guest else self._rng.sample(nodes, count)
 
         async def program(env: Env) -> None:
             starts = self.world.hosts[name].starts
@@ -395,6 +399,18 @@ class _Run:
             for m in machines
         }
         self.seen.problem("unsettled", f"the nodes do not come to one position{when}: {states}")
+
+    def forgetful(self) -> list[str]:
+        """At these nodes what was accepted may be lost: with a disk, or with power below level fsync."""
+        plan = self.plan
+        syncs = plan.level == FSYNC
+        return [
+            each.node_name
+            for each in self.machines.values()
+            if each.stays_dead
+            or each.id == plan.victim
+            or not (syncs or (not each.reboots and "sync-error" not in plan.faults))
+        ]
 
     def name_nodes(self) -> None:
         """A machine that lost its power may show an older part of the row again, for a while."""

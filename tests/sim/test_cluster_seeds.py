@@ -19,6 +19,8 @@ from core.bridgecluster import Cluster
 from duckrow.bridge.messages import Accepted, Control, Follow, Message
 from duckrow.bridge.process import Bridge
 from duckrow.bridge.standing import Standing
+from duckrow.cluster.checker import check
+from duckrow.cluster.history import History, Report
 from duckrow.node.errors import DiskFailed
 from duckrow.node.row import View
 from duckrow.tools import fuzz
@@ -222,6 +224,29 @@ def test_who_knows_only_a_machine_without_a_vote_produces_at_another_one_in_the_
 
     assert outcome.ok, outcome
     assert outcome.counts["elsewhere"] >= 1
+
+
+def test_a_guest_holds_nodes_to_what_they_say_to_whoever_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In 30 seeds nobody asked for what is ordered already, and whoever was told `accepted` stayed."""
+    histories = list[History]()
+
+    def judged(history: History) -> Report:
+        histories.append(history)
+        return check(history)
+
+    monkeypatch.setattr(cluster_scenario, "check", judged)
+    plan = attrs.evolve(QUIET, seconds=8.0, guests=1, faults=("isolate",), tempo=0.3)
+
+    outcome = run_seed(1, plan)
+
+    assert outcome.ok, outcome
+    (history,) = histories
+    accepted = [made for made in history.produces if made.accepted_at]
+    assert {made.outcome for made in accepted} == {"ok", "info"}, "asked for later, and never"
+    assert sum(made.outcome == "ok" for made in history.produces if made.process == "g0") > 2
+    assert sum(pull.at_least > 0 for pull in history.pulls) > 5
 
 
 def test_an_operator_lets_a_witness_play_the_part_of_a_witness_alone() -> None:
