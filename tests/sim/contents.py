@@ -49,7 +49,7 @@ async def _read(node: Keeper, seen: Observed, topic: str, partition: int, now_us
     topic_now = node.state.topic(topic)
     assert topic_now is not None
     first = node.state.partition(topic_now.id, partition).first
-    done = first - 1
+    done, time = first - 1, 0
     while True:
         try:
             found = await node.reader.pull(Pull(topic, done, partition=partition, limit=1000))
@@ -63,6 +63,9 @@ async def _read(node: Keeper, seen: Observed, topic: str, partition: int, now_us
             seen.problems.append(f"unreadable: {topic}/{partition} after {done}: {error}")
             break
         for batch in entries_of(topic, found).batches:
+            if batch.time < time:
+                seen.problems.append(f"time-back: {topic}/{partition} {batch.first}")
+            time = batch.time
             age = now_us - batch.time - LATE_US
             if 0 < topic_now.policy.max_age < age and not seen.ended:
                 seen.problems.append(f"too-old: {topic}/{partition} {batch.first}")

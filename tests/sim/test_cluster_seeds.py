@@ -21,6 +21,7 @@ from duckrow.bridge.process import Bridge
 from duckrow.bridge.standing import Standing
 from duckrow.cluster.checker import check
 from duckrow.cluster.history import History, Report
+from duckrow.node import numbering
 from duckrow.node.errors import DiskFailed
 from duckrow.node.row import View
 from duckrow.tools import fuzz
@@ -245,8 +246,16 @@ def test_a_guest_holds_nodes_to_what_they_say_to_whoever_leaves(
     (history,) = histories
     accepted = [made for made in history.produces if made.accepted_at]
     assert {made.outcome for made in accepted} == {"ok", "info"}, "asked for later, and never"
-    assert sum(made.outcome == "ok" for made in history.produces if made.process == "g0") > 2
-    assert sum(pull.at_least > 0 for pull in history.pulls) > 5
+    assert sum(made.outcome == "ok" for made in history.produces if made.process == "g0") > 1
+    assert sum(pull.at_least > 0 for pull in history.pulls) > 1
+
+
+def test_entries_whose_time_goes_back_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On all nodes alike, so their states agree."""
+    monkeypatch.setattr(numbering, "entry_time", lambda _state, _latest, time: time)
+    plan = attrs.evolve(QUIET, producers=3, gap=0.05, faults=("skew",), tempo=0.3)
+
+    assert run_seed(1, plan).kinds == ["time-back"]
 
 
 def test_an_operator_lets_a_witness_play_the_part_of_a_witness_alone() -> None:
