@@ -25,7 +25,7 @@ def check(line: Line, history: History, allowed: Allowed, report: Report) -> Non
             _check_pull(line, pull, there, calm_end, history.wake_bound, report)
     for produce in line.produces:
         calm_end = _calm_end(history, produce.began)
-        if calm_end is not None and not produce.may_wait:
+        if calm_end is not None and not (produce.may_wait or produce.accepted_at):
             _check_produce(line, produce, calm_end, history.produce_bound, report)
 
 

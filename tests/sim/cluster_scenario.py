@@ -46,6 +46,7 @@ FOUNDED_SECONDS = 60.0
 HEAL_SECONDS = 5.0  # after which everybody can order
 SETTLE_SECONDS = 30.0
 ANSWER_SECONDS = 90.0  # of the most patient client
+CALM_PRODUCE_SECONDS = 1.5  # less than the least patient call, which would be told of a doubt then
 SILENCE_SECONDS = 3.0
 PROBE = "probe"
 PRODUCE = "ps"  # names of such clients begin so
@@ -117,6 +118,7 @@ class _Run:
         self.world, self.plan = world, plan
         self.seen = seen = Observed(plan)
         seen.history.shared_bytes = plan.window * plan.batch * (plan.value_bytes + 16)
+        seen.history.produce_bound = CALM_PRODUCE_SECONDS
         self.machines = {i: Machine(world, plan, seen, i) for i in plan.ids}
         self.watch = ClusterWatch(seen)
         self.operator = Operator(world, plan, seen, self.machines)
@@ -310,6 +312,7 @@ class _Run:
             count += 1
             made = Produce(env.name, (PROBE, 0), [f"{env.name}.{count}"], trio.current_time())
             made.size = 1000
+            made.may_wait = True  # at a machine without a vote; `slow-heal` judges of the others
             self.seen.history.produces.append(made)
             try:
                 receipt = await row.produce(PROBE, str(made.values[0]), partition=0)

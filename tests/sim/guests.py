@@ -24,7 +24,7 @@ from .service import client
 from .workload import Observed
 
 Visit = Callable[[str, TopicPlan, Key], Awaitable[None]]
-PATIENCE = 2.0  # seconds
+PATIENCE = 1.0  # seconds
 READ_ENTRIES = 100
 
 

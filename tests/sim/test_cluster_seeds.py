@@ -22,6 +22,8 @@ from duckrow.bridge.standing import Standing
 from duckrow.cluster.checker import check
 from duckrow.cluster.history import History, Report
 from duckrow.node import numbering
+from duckrow.node.calls import Calls
+from duckrow.node.effects import Answer
 from duckrow.node.errors import DiskFailed
 from duckrow.node.row import View
 from duckrow.tools import fuzz
@@ -256,6 +258,21 @@ def test_entries_whose_time_goes_back_are_met(monkeypatch: pytest.MonkeyPatch) -
     plan = attrs.evolve(QUIET, producers=3, gap=0.05, faults=("skew",), tempo=0.3)
 
     assert run_seed(1, plan).kinds == ["time-back"]
+
+
+def test_who_is_not_answered_in_calm_times_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else he is told of a doubt when he has lost patience, and a doubt is nothing wrong."""
+    answer, count = Calls.answer, [0]
+
+    def lossy(calls: Calls, told: Answer) -> None:
+        count[0] += 1
+        if count[0] % 20:
+            answer(calls, told)
+
+    monkeypatch.setattr(Calls, "answer", lossy)
+    plan = attrs.evolve(QUIET, calm=3.0)
+
+    assert "stuck-produce" in run_seed(1, plan).kinds
 
 
 def test_an_operator_lets_a_witness_play_the_part_of_a_witness_alone() -> None:
