@@ -64,6 +64,8 @@ DAMAGE = ("flip", "spoil", "read-error", "wipe", "node-flip", "node-wipe")
 HEAVY_BYTES = 1000  # of a batch
 FAR_SECONDS = 0.01  # from machine to machine
 HOUSE = ("voters",)  # who votes changes
+# Who comes back from it may need an image, if the others keep little enough of the row.
+FORGOTTEN = ("away", "wipe", "node-wipe")
 # Aimed at what a process does at that very moment.
 BRIDGE_MOMENTS = (
     "promised",
@@ -169,6 +171,8 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
             weights = (2, 1, 1)  # else the victim and the witness go on alone, with the only copy
         light = machines - 1 if witnesses else machines  # of weight 1, and keeps the row
         victim = light if weights else rng.randint(1, light)
+    keeps_little = bool({*faults} & {*FORGOTTEN})
+    most_bytes, most_items = (16 * 1024, 50) if keeps_little else (1024 * 1024, 300)
     missing = [pair for pair in combinations(range(1, machines + 1), 2) if pair not in edges]
     keepers = [pair for pair in missing if not {*pair} & {*witnesses}]
     standby = (rng.choice(keepers),) if keepers and rng.random() < 0.4 else ()
@@ -183,10 +187,10 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
         **{
             **made,
             "level": level,
-            "segment_bytes": rng.choice((16, 64, 1024)) * 1024,
+            "segment_bytes": min(rng.choice((16, 64, 1024)) * 1024, most_bytes),
             # Little load leaves more of a second for faults: what each entry costs, it costs thrice.
             "gap": base.producers * rng.choice((0.02, 0.05, 0.1, 0.2)),
-            "snapshot_items": rng.choice((15, 50, 50, 300)),
+            "snapshot_items": min(rng.choice((15, 50, 50, 300)), most_items),
             "consumers": min(base.consumers, 2),
             "faults": tuple(faults),
         },
@@ -200,7 +204,7 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
         observers=observers,
         standby=standby,
         victim=victim,
-        followable_bytes=rng.choice((16, 256)) * 1024,
+        followable_bytes=min(rng.choice((16, 256)) * 1024, most_bytes),
         doors=rng.choice((1, 2, machines)),
         guests=1 if base.accepted else 0,
         stays_dead=more == "dead for good" and level == FSYNC,

@@ -30,7 +30,7 @@ from duckrow.tools import fuzz
 from sim import cluster_scenario
 from sim.cluster_machine import UNREAD_STARTS
 from sim.cluster_operator import Operator
-from sim.cluster_plan import DAMAGE, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
+from sim.cluster_plan import DAMAGE, FORGOTTEN, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
 from sim.cluster_scenario import _Run, can_do_without, run_seed
 from sim.plan import TopicPlan
 from sim.scenario import ENDS
@@ -309,6 +309,16 @@ def test_the_seeds_draw_every_shape_level_and_fault() -> None:
     assert any(plan.weights for plan in plans)
     assert any(plan.observers for plan in plans)
     assert any(plan.standby for plan in plans)
+
+
+def test_where_somebody_may_need_an_image_the_others_keep_little_of_the_row() -> None:
+    """Of 30 seeds one had an image: a run is short, and mostly all of it was kept."""
+    plans = [drawn(random.Random(seed)) for seed in range(300)]
+    forgotten = [plan for plan in plans if {*plan.faults} & {*FORGOTTEN}]
+
+    assert len(forgotten) > 30
+    assert {(plan.segment_bytes, plan.followable_bytes) for plan in forgotten} == {(16384, 16384)}
+    assert len({plan.segment_bytes for plan in plans}) == 3
 
 
 def test_what_a_seed_takes_from_a_cluster_leaves_a_majority_that_has_everything() -> None:
