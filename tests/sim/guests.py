@@ -32,9 +32,7 @@ class Guest:
     def __init__(self, env: Env, seen: Observed, who: str) -> None:
         self._env, self._seen, self._plan, self._who = env, seen, seen.plan, who
         self._count = 0
-        self._receipts: list[
-            tuple[Produce, str]
-        ] = []  # of what was accepted, and has no number yet
+        self._receipts: list[tuple[Produce, str]] = []  # of what is accepted, and not numbered yet
 
     async def run(self) -> None:
         """Whoever waits at a node that is cut off keeps nobody from going to the next one."""
@@ -53,7 +51,7 @@ class Guest:
         try:
             await visit(node, topic, key)
         except DuckrowError as error:
-            self._check(visit == self._later, error)
+            self._check(error)
 
     def _visit(self, node: str) -> Client:
         return client(self._env, timeout=PATIENCE, nodes=(node,))
@@ -155,9 +153,8 @@ class Guest:
         pull.values = [entry.value.decode().strip() for entry in found]
         pull.missing, pull.outcome = found.missing, OK
 
-    def _check(self, asks: bool, error: DuckrowError) -> None:
-        """What was accepted may be refused by the row, which whoever asks later is told."""
-        if isinstance(error, Timeout | NoQuorum) or (asks and isinstance(error, Full)):
-            return
-        text = f"visit by {self._env.name}: {type(error).__name__}: {error}"
-        self._seen.problem("wrong-error", text)
+    def _check(self, error: DuckrowError) -> None:
+        """Full: a disk takes no barrier then; or of what was accepted, that the row has refused it."""
+        if not isinstance(error, Timeout | NoQuorum | Full):
+            text = f"visit by {self._env.name}: {type(error).__name__}: {error}"
+            self._seen.problem("wrong-error", text)
