@@ -72,6 +72,7 @@ class Disks:
             case "read-error":
                 media.read_eio = rng.randint(1, 2)
                 self._seen.troubled = True
+                machine.misread |= not is_node
                 await trio.sleep(hold)
                 media.read_eio = 0
             case "full":
@@ -105,9 +106,11 @@ class Disks:
     async def until_mended(self) -> None:
         """When all is healed the victim has everything again, each byte of it."""
         plan, seen = self._plan, self._seen
-        if not seen.flips or not plan.victim:
+        if not plan.victim:
             return
         machine = self._machines[plan.victim]
+        if not (seen.flips or machine.misread):
+            return
         damages: list[object] = ["it was never read"]
         with trio.move_on_after(MENDED_SECONDS):
             while True:
@@ -120,7 +123,7 @@ class Disks:
                         damages += await scrub(at_once)
                     if machine.bridge is bridge and not damages and not hurt and machine.knows_all:
                         if not found:  # or who meets what was let go is told of it
-                            seen.flips, seen.troubled = 0, False
+                            seen.flips, seen.troubled, machine.misread = 0, False, False
                         return
                     bridge.repair.suspect(found)
                 await trio.sleep(0.5)

@@ -40,7 +40,8 @@ NOTES = 400
 UNREAD_STARTS = 4  # in a row that failed: then somebody reads the page about damage
 # What processes of one build have no reason to say to each other, whatever dies.
 NEVER_SAID = ("alarm", "link_broken", "message_too_large", "node_broken")
-OF_DAMAGE = ("damaged", "not_mended", "commands_lost")
+DAMAGED = "damaged"
+OF_DAMAGE = (DAMAGED, "not_mended", "commands_lost")
 NETWORK_ERRORS = ("simulated: ", "this stream was closed", "the stream ended")
 
 
@@ -53,6 +54,7 @@ class Machine:
         self.bridge: Bridge | None = None  # of its newest life
         self.node: Keeper | None = None
         self.stays_dead = False
+        self.misread = False  # its bridge's disk did not give something, and may be told as damaged
         self._unreadable = False  # its disk has to be replaced
         self._unread = 0  # starts in a row that did not get what they have to read
         self.reboots: list[float] = []
@@ -258,10 +260,16 @@ class Machine:
         self.notes.append(text)
         del self.notes[:-NOTES]
         lost = template.startswith("bridge_lost")
-        if level >= ERROR and not (self.seen.flips and template.startswith(OF_DAMAGE)):
+        if level >= ERROR and not self._has_reason(template):
             self.seen.problem("handler", text)
         elif template.startswith(NEVER_SAID) or (lost and not _is_network(args[0])):
             self.seen.problem("misunderstood", text)
+
+    def _has_reason(self, template: str) -> bool:
+        """What the disk has not given may be told as damaged, too; but it is still there."""
+        if self.seen.flips:
+            return template.startswith(OF_DAMAGE)
+        return self.misread and template.startswith(DAMAGED)
 
 
 def _neighbours(ids: Iterable[int]) -> dict[int, Neighbour]:

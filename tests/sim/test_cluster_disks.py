@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from duckrow.node.damage import Damage
+from duckrow.node.events import ERROR
 from duckrow.node.places import offset_of, place, segment_of
+from duckrow.node.segmentreads import SECTOR_BYTES
 from duckrow.node.segments import segment_file
+from sim import cluster_disks
 from sim.cluster_disks import owed
+from sim.cluster_plan import ClusterPlan
+from sim.cluster_scenario import _Run
 from sim.pairkit import Split, play
+from sim.world import World
 
 from .test_repair import KEEP, busy
 
@@ -119,3 +126,59 @@ def test_what_all_neighbours_have_dropped_is_let_go_though_it_is_kept_here() -> 
         await split.end()
 
     play(1, script, keep=100)
+
+
+def test_a_machine_whose_disk_does_not_give_a_sector_may_tell_of_damage_until_all_is_whole() -> (
+    None
+):
+    """It was not given twice, to a reader and to who looked at it then, and nothing had been flipped (seed 921506)."""
+    world = World(1)
+    run = _Run(world, ClusterPlan(victim=2))
+    fate, machine, problems = run.hands[0], run.machines[2], run.seen.problems
+    media = machine.bridge_host.media
+
+    async def script(_: World) -> None:
+        fate.heal_net()
+        fate.revive()
+        with trio.fail_after(10):
+            while not all(each.up and each.active for each in run.machines.values()):
+                await trio.sleep(0.1)
+        assert machine.bridge is not None
+        assert media.pages("row/00000001.seg").cache.size <= SECTOR_BYTES
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fate.disks.strike, "read-error", 0.5, machine)
+            await trio.sleep(0.1)
+            media.read_eio = 1  # the first one had a reader
+            machine.bridge.repair.look_at([1])
+        assert [note.split()[2] for note in machine.notes[-2:]] == ["damaged", "mended"]
+        assert not problems
+
+        machine._note(ERROR, "commands_lost what=nothing flipped")
+        run.machines[1]._note(ERROR, "damaged what=another machine")
+        await fate.disks.until_mended()
+        machine._note(ERROR, "damaged what=what was whole again")
+        assert [text.partition("=")[2] for text in problems] == [
+            "nothing flipped",
+            "another machine",
+            "what was whole again",
+        ]
+
+    world.run(script)
+
+
+def test_what_a_disk_has_not_given_is_to_be_whole_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If nothing had been flipped, too, nobody looked."""
+    monkeypatch.setattr(cluster_disks, "MENDED_SECONDS", 3.0)
+    world = World(1)
+    run = _Run(world, ClusterPlan(victim=2))
+    fate, machine = run.hands[0], run.machines[2]
+
+    async def script(_: World) -> None:
+        machine.stays_dead = True
+        await fate.disks.strike("read-error", 0.0, machine)
+        await fate.disks.until_mended()
+        assert run.seen.problems == ["not-mended: machine 2: ['it was never read']"]
+
+    world.run(script)
