@@ -138,7 +138,7 @@ class Client(AsyncClient):
             try:
                 await wire.end
             finally:
-                if self._core.refusal is None:
+                if self._core.is_served:
                     backoff.worked()
         finally:
             self._transport = None

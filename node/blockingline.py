@@ -360,9 +360,9 @@ class Line:
             else:
                 self._inside(core.receive_data, self._buffer[:count])
             if core.is_greeted:
-                if core.refusal is None:
-                    self._backoff.worked()
                 self._trouble = None
+            if core.is_served:
+                self._backoff.worked()
             core.check_turned_away()
         self._flush()
 

@@ -83,7 +83,7 @@ class ClientCore:
         self._orders = UnderWay()
         self._held_until = 0  # the node would not take orders; by the wall clock
         self._seen = 0  # position of the newest answer: a node that is behind it makes us wait
-        self.refusal: DuckrowError | None = None  # the last order was not taken, for this reason
+        self._refusal: DuckrowError | None = None  # the last order was not taken, for this reason
         self._behind: DuckrowError | None = None  # nor was the last read served
         self._others = others  # other nodes can be asked
         self._is_turned_away = False  # over this connection: another node may take it
@@ -205,6 +205,7 @@ class ClientCore:
                 del self._pending[reference]  # an answer finds nobody
                 self._queue.append(_Request(Call(), Verb.CANCEL, (reference,), None))
                 break
+        self._behind = None  # that may have been this one
         call.give_up(error)
 
     @property
@@ -229,7 +230,7 @@ class ClientCore:
 
     def trouble(self, met: Exception | None) -> str:
         """Why no answer came, as the end of a sentence; `met` was met by the last connection."""
-        if why := self.refusal or self._behind:
+        if why := self._refusal or self._behind:
             return f": {why}"
         if met is None:
             return ""
@@ -241,13 +242,18 @@ class ClientCore:
     def is_greeted(self) -> bool:
         return self._greeted
 
+    @property
+    def is_served(self) -> bool:
+        """Nothing of what we want was turned away since it was done last."""
+        return self._greeted and not (self._refusal or self._behind)
+
     def check_turned_away(self) -> None:
         """
         Raises:
             Disconnected: the node cannot do what we want of it, and there are others.
         """
         if self._is_turned_away and self._others:
-            raise Disconnected(str(self.refusal or self._behind))
+            raise Disconnected(str(self._refusal or self._behind))
 
     def connected(self) -> None:
         """There is a new connection."""
@@ -375,10 +381,10 @@ class ClientCore:
             return  # of one that was given up
         if outcome != _MORE:
             del self._pending[reference]
+        self._behind = None
         if outcome == _FAILED:
             self._take_failure(request, _error(fields))
             return
-        self._behind = None
         try:
             found = request.read(fields, frame.body)
         except DuckrowError as error:
@@ -438,7 +444,7 @@ class ClientCore:
     ) -> None:
         self._orders.settle(reference)
         if isinstance(error, NoQuorum | Timeout):
-            self.refusal, self._is_turned_away = error, True
+            self._refusal, self._is_turned_away = error, True
         pause = self._boxes.refused(outbox, sent, error)
         if pause:
             self._held_until = self._wall_us() + int(pause * 1e6)
@@ -446,7 +452,7 @@ class ClientCore:
     def _take_result(
         self, outbox: Outbox, sent: Sent, reference: int, outcome: int, result: Result
     ) -> None:
-        self.refusal = None
+        self._refusal = None
         self._seen = max(self._seen, result.position)
         if outcome == _MORE:
             self._orders.wait(reference)

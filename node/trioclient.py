@@ -179,7 +179,7 @@ class Client(AsyncClient):
                     if self._core.is_greeted and scope.deadline != math.inf:
                         scope.deadline = math.inf
                         self._trouble = None
-                    if self._core.is_greeted and self._core.refusal is None:
+                    if self._core.is_served:
                         backoff.worked()
                     self._core.check_turned_away()
             finally:

@@ -9,7 +9,8 @@ import trio
 
 from duckrow.node import columns, makers
 from duckrow.node.effects import Code, Result
-from duckrow.node.errors import NoQuorum, Timeout
+from duckrow.node.errors import NoQuorum, Refused, Timeout
+from duckrow.node.server import Server
 from duckrow.node.trioclient import Client
 
 from .townkit import Town, number_of, run, values
@@ -381,6 +382,28 @@ def test_a_reader_of_several_nodes_leaves_one_that_does_not_come_as_far_as_it_wa
             await row.produce("t", b"two")
             town.world.kill("n1")
             assert await values(row) == [b"one", b"two"]
+
+    run(use)
+
+
+def test_a_reader_whom_no_node_can_serve_tries_them_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had dialled one after the other without any pause, as each had let it in."""
+
+    def refuse(server: Server) -> None:
+        raise Refused("it keeps no row", witness=server.options.name)
+
+    async def use(town: Town) -> None:
+        async with town.client(1, 2) as row:
+            await row.produce("t", b"one")
+            before = town.world.net.counts["dials"]
+            with monkeypatch.context() as witnesses:
+                witnesses.setattr(Server, "refuse_if_witness", refuse)
+                with pytest.raises(Timeout, match="it keeps no row"):
+                    await row.pull("t", timeout=3.0)
+            assert town.world.net.counts["dials"] - before < 20
+            assert await values(row) == [b"one"]
 
     run(use)
 
