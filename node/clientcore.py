@@ -399,9 +399,9 @@ class ClientCore:
         self._queue.append(request)
 
     def _take_failure(self, request: _Request, error: DuckrowError) -> None:
-        is_here = isinstance(error, NoQuorum) or "witness" in error.values()
-        if self._others and request.verb in _READS and is_here:
-            # It is behind what we were told elsewhere, stops, or never has a row: another node may serve us.
+        # It is behind what we were told elsewhere, or stops; or it never has a row.
+        is_behind = request.verb in _READS and isinstance(error, NoQuorum)
+        if self._others and (is_behind or "witness" in error.values()):
             self._behind, self._is_turned_away = error, True
             self._queue.append(request)
         else:

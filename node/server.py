@@ -192,9 +192,7 @@ class Server:
             Refused: there is nothing to be read here, ever.
         """
         if self.node.row.is_witness:
-            text = (
-                f"{self.options.name} is a witness, which keeps no row: pull from another machine"
-            )
+            text = f"{self.options.name} is a witness, which keeps no row: ask another machine"
             raise Refused(text, witness=self.options.name)
 
     def _why(self, missing: Sequence[str]) -> str:

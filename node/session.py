@@ -56,6 +56,10 @@ OPEN: Final = frozenset(
 )
 # What may go into the last space of a disk.
 MAKES_ROOM: Final = frozenset({Kind.CONFIGURE, Kind.DELETE, Kind.PRUNE})
+# What a machine without a row has no answer to.
+_OF_THE_ROW: Final = frozenset(
+    {Verb.PULL, Verb.KEPT, Verb.FOLLOW, Verb.TOPICS, Verb.TOPIC, Verb.RECEIPT}
+)
 GOODBYE_SECONDS: Final = 1.0
 NAME_LENGTH_MAX: Final = 64  # of what a client calls itself; the rest is left out
 
@@ -238,12 +242,12 @@ class Session:
 
     def _serve(self, reference: int, verb: int, fields: list[Any]) -> None:
         reads, state = self._reads, self._node.state
+        if verb in _OF_THE_ROW:
+            self._server.refuse_if_witness()
         match verb:
             case Verb.PULL | Verb.KEPT:
-                self._server.refuse_if_witness()
                 reads.pull(reference, Ask.of(fields), kept=verb == Verb.KEPT)
             case Verb.FOLLOW:
-                self._server.refuse_if_witness()
                 if len(fields) <= len(Ask._fields) or type(fields[len(Ask._fields)]) is not int:
                     raise Corrupt("a follow names the bytes that may be sent")
                 reads.follow(reference, Ask.of(fields), fields[len(Ask._fields)])

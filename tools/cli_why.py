@@ -32,7 +32,7 @@ def run(args: Args, console: Console) -> int:
             causes += of_node(status)
             if status.get("archive", {}).get("pinned"):
                 causes += of_archive(status["archive"], client.pins().pins)
-            for name in args.topic or client.topics():
+            for name in args.topic or (() if _is_witness(status) else client.topics()):
                 try:
                     causes += of_topic(client.topic(name))
                 except NotFound as error:
@@ -52,6 +52,16 @@ def run(args: Args, console: Console) -> int:
     return FAILED if causes else DONE
 
 
+def _own(status: dict[str, Any]) -> dict[str, Any] | None:
+    """What the view says of this machine."""
+    return next((p for p in status.get("peers", ()) if p["name"] == status["node"]), None)
+
+
+def _is_witness(status: dict[str, Any]) -> bool:
+    own = _own(status)
+    return own is not None and own["witness"]
+
+
 def of_node(status: dict[str, Any]) -> Iterator[Cause]:
     disk = status.get("disk", {})
     if disk.get("state", "ok") not in ("ok", ""):
@@ -62,7 +72,7 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
             "duckrow topic ls",
         )
     if not status.get("active", True):
-        own = next((p for p in status.get("peers", ()) if p["name"] == status["node"]), None)
+        own = _own(status)
         if not status["view"]:
             missing = ", ".join(map(str, status.get("waiting_for", ()))) or "the others"
             why = f"the cluster is founded when all have met, and {status['node']} has not met {missing}"

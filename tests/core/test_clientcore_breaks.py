@@ -13,7 +13,7 @@ import pytest
 from core.clientkit import PID, Client, number, number_of_next, refuse_once, result, values_of
 from core.nodetoy import Connection, Toy
 from duckrow.node import makers, requests
-from duckrow.node.clientcalls import Call
+from duckrow.node.clientcalls import Call, ReceiptName
 from duckrow.node.clientcore import ClientCore
 from duckrow.node.commands import Kind, decode_head
 from duckrow.node.errors import (
@@ -123,11 +123,20 @@ def test_a_pull_is_asked_again_and_one_that_was_given_up_is_not(client: Client) 
     assert not kept.done
 
 
+WITNESS = Refused("it keeps no row", witness="w")
+NAME = ReceiptName("t", 0, PID, 1, 1, 0)
+
+
 @pytest.mark.parametrize(
-    "error", [NoQuorum("it is behind"), Refused("it keeps no row", witness="w")]
+    ("begin", "error"),
+    [
+        (lambda core: core.pull(Ask("t")), NoQuorum("it is behind")),
+        (lambda core: core.pull(Ask("t")), WITNESS),
+        (lambda core: core.receipt(NAME, wait=False), WITNESS),
+    ],
 )
 def test_a_read_that_a_node_cannot_serve_goes_to_another_one_if_there_is_one(
-    error: DuckrowError,
+    begin: Callable[[ClientCore], Call], error: DuckrowError
 ) -> None:
     def ask(*, others: bool) -> tuple[ClientCore, Call]:
         core = ClientCore(PID, wall_us=lambda: 0, others=others)
@@ -136,7 +145,7 @@ def test_a_read_that_a_node_cannot_serve_goes_to_another_one_if_there_is_one(
         connection.send(core.data_to_send())
         Toy().take(connection)
         core.receive_data(connection.answers.pop())
-        call = core.pull(Ask("t"))
+        call = begin(core)
         connection.send(core.data_to_send())
         connection.answer(requests.failure(connection.inbox.pop()[0], error))
         core.receive_data(connection.answers.pop())

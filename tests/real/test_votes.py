@@ -113,7 +113,7 @@ def test_a_witness_votes_and_says_that_it_keeps_no_row(tmp_path: Path) -> None:
         until(lambda: "witness" in row["w"].status()["why"], row["w"].said)
         read, written = sh(row["w"], "pull T"), sh(row["w"], "produce T x --timeout 2")
         assert read.code == 1
-        assert "w is a witness, which keeps no row: pull from another machine" in read.err
+        assert "w is a witness, which keeps no row: ask another machine" in read.err
         assert "w is a witness in view" in written.err
 
         row["m2"].clear()

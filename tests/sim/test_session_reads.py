@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 import trio
@@ -60,7 +61,33 @@ def test_at_a_witness_nobody_waits_for_entries(verb: Verb) -> None:
         asked = await wire.send(verb, *Ask("t", wait_us=60_000_000).fields(), *credit)
         reference, code, text, *_ = await wire.failure()
         assert (reference, code) == (asked, "refused")
-        assert "pull from another machine" in text
+        assert "ask another machine" in text
+
+    serve(work)
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields"),
+    [
+        (Verb.TOPICS, []),
+        (Verb.TOPIC, ["t"]),
+        (Verb.RECEIPT, ["t", 0, bytes(16), 1, 1, False]),
+        (Verb.RECEIPT, ["t", 0, bytes(16), 1, 1, True]),
+    ],
+)
+def test_a_witness_does_not_say_that_there_is_nothing_since_it_has_no_row(
+    verb: Verb, fields: list[Any]
+) -> None:
+    """There were no topics, and who asked what became of an entry waited as long as he would."""
+
+    async def work(there: There) -> None:
+        vars(there.keeper.row)["is_witness"] = True
+        wire = await there.connect()
+        asked = await wire.send(verb, *fields)
+        with trio.fail_after(1):
+            reference, code, text, *_ = await wire.failure()
+        assert (reference, code) == (asked, "refused")
+        assert "ask another machine" in text
 
     serve(work)
 
