@@ -146,8 +146,8 @@ class Reads:
 
     async def _pull(self, read: _Read, pull: Pull, seconds: float, seen: int) -> None:
         server, missing, archive = self._server, 0, ""
-        await self._come_to(read, seen)
         deadline = trio.current_time() + min(seconds, WAIT_SECONDS_MAX)
+        await self._come_to(read, seen)
         await server.node.subscribe(pull.topic)
         while True:
             await self._turn()

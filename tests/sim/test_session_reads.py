@@ -104,6 +104,22 @@ def test_a_pull_that_waits_ends_empty_when_its_time_is_over() -> None:
     serve(work)
 
 
+def test_the_time_of_a_pull_goes_on_while_the_node_comes_as_far_as_its_reader_has_seen() -> None:
+    """Both together were more than who had asked would wait, and he was told of a time-out."""
+
+    async def work(there: There) -> None:
+        reader, writer = await there.connect(), await there.connect()
+        seen = there.keeper.state.position + 1
+        began = trio.current_time()
+        asked = await reader.send(Verb.PULL, *Ask("t", wait_us=3_000_000, seen=seen).fields())
+        await trio.sleep(2)
+        assert (await writer.produce(b"one", topic="another")).code == Code.ORDERED
+        assert (await reader.answer())[0] == asked
+        assert trio.current_time() - began == pytest.approx(3, abs=0.1)
+
+    serve(work)
+
+
 def test_a_pull_that_waits_tells_what_was_pruned_meanwhile() -> None:
     async def work(there: There) -> None:
         wire, other = await there.connect(), await there.connect()
