@@ -199,8 +199,8 @@ _BUGS = [
         "full_socket_for_ever",
         "a link goes on when the other side reads again",
         "bridge/links.py",
-        "        connection.waits = False\n        if not",
-        "        if not",
+        "        if not connection.closed:\n            self._flush(peer, connection)\n",
+        "",
     ),
     (
         "room_is_not_told",
