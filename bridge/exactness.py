@@ -38,5 +38,4 @@ def is_exact(
     if view.durability == FSYNC or before.clean:
         return True  # (b) it acked nothing that was not durable, (d) or made all durable at its end
     same_boot = before.boot_id == starts[incarnation].boot_id
-    levels = {before.level, view.durability}
-    return levels <= {FSYNC, WRITE} and same_boot  # (c) the kernel still has what it wrote
+    return view.durability == WRITE and same_boot  # (c) the kernel still has what it wrote

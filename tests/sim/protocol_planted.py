@@ -254,7 +254,7 @@ _BUGS = [
         "who may have forgotten acks is not exact",
         (
             "bridge/exactness.py",
-            "    return levels <= {FSYNC, WRITE} and same_boot",
+            "    return view.durability == WRITE and same_boot",
             "    return same_boot or not same_boot",
         ),
         profile=POWER,
@@ -265,7 +265,7 @@ _BUGS = [
         "having the mark is no memory of what was acked",
         (
             "bridge/exactness.py",
-            "    return levels <= {FSYNC, WRITE} and same_boot",
+            "    return view.durability == WRITE and same_boot",
             "    return incarnation in installed_here",
         ),
         (
