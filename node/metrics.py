@@ -58,7 +58,7 @@ def _info(seen: Seen) -> Samples:
     facts = {
         "node": options.name,
         "version": options.version,
-        "durability": seen.keeper.row.store.options.level,
+        "durability": seen.server.durability,
     }
     yield _labels(facts), 1
 

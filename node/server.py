@@ -123,6 +123,12 @@ class Server:
         """Bytes that clients have not taken yet."""
         return sum(each.queued for each in self.sessions.values())
 
+    @property
+    def durability(self) -> str:
+        """As the view has it: an operator may have changed it since the start (N8)."""
+        view = self.node.state.view
+        return self.node.row.store.options.level if view is None else view.durability
+
     def stop(self) -> None:
         """New orders are refused from here on, and nobody waits for entries; what was taken is
         answered.
@@ -272,7 +278,7 @@ class Server:
             "ready": True,
             "active": row.active,
             "why": self._why(row.missing),
-            "level": node.row.store.options.level,
+            "level": self.durability,
             "topics": len(node.state.topics),
             "clients": len(self.sessions),
             "links": [],

@@ -452,6 +452,19 @@ def test_a_pull_that_finds_nothing_ends_in_its_time_though_its_node_died_meanwhi
     run(use)
 
 
+def test_the_level_of_durability_that_is_told_is_that_of_now() -> None:
+    """N8: The status told what the cluster file had said at the start."""
+
+    async def use(town: Town) -> None:
+        async with town.client(2) as row:
+            assert (await row.status())["level"] == "fsync"
+            await row.members("set", durability="write")
+            await row.barrier()
+            assert (await row.status())["level"] == "write"
+
+    run(use)
+
+
 def test_a_barrier_makes_a_read_new() -> None:
     async def use(town: Town) -> None:
         async with town.client(1) as here, town.client(3) as there:
