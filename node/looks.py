@@ -4,7 +4,7 @@
                                         the other 49 ─────► the same fields, the same bodies
 
 Only the last look is kept, and only if it found something, so it holds no more than one answer.  At
-the same position of the row the same question has the same answer.
+the same position of its reader the same question has the same answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from . import requests
 from .env import Buffer
 from .pulled import Pulled
 from .reading import Pull, Reader
-from .state import State
 
 
 class Look(NamedTuple):
@@ -29,8 +28,8 @@ class Look(NamedTuple):
 
 
 class Looks:
-    def __init__(self, state: State, reader: Reader) -> None:
-        self._state, self._reader = state, reader
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
         self._pull: Pull | None = None
         self._position = -1
         self._look: Look | None = None
@@ -41,7 +40,7 @@ class Looks:
         Raises:
             DuckrowError: see `Reader.pull`.
         """
-        position = self._state.position
+        position = self._reader.position
         if self._look is not None and position == self._position and pull == self._pull:
             return self._look
         look = look_of(pull, await self._reader.pull(pull))

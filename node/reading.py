@@ -117,6 +117,11 @@ class Reader:
         self._store, self._waiters, self._pins = store, waiters, pins
         self._opened: tuple[int, Columns] | None = None  # a large batch, by its place
 
+    @property
+    def position(self) -> int:
+        """Up to here everything is shown: while an older body is looked for, the state is further."""
+        return min(self._state.position, self._numbers.covered)
+
     async def pull(self, ask: Pull) -> Pulled:
         """
         Raises:

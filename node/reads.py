@@ -133,7 +133,7 @@ class Reads:
         """
         server = self._server
         deadline = trio.current_time() + SEEN_SECONDS_MAX
-        while (here := server.node.state.position) < position:
+        while (here := server.node.reader.position) < position:
             server.refuse_if_stopping()
             if trio.current_time() >= deadline:
                 raise NoQuorum(

@@ -52,7 +52,7 @@ class Server:
         self, node: Keeper, options: ServerOptions, space: Space, note: Note = unheard
     ) -> None:
         self.node = node
-        self.looks = Looks(node.state, node.reader)
+        self.looks = Looks(node.reader)
         self.options = options
         self.sessions: dict[int, Session] = {}
         self.stopping = False

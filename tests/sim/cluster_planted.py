@@ -294,8 +294,8 @@ _BUGS = [
         "seen_elsewhere_is_not_waited_for",
         "who was told of an entry reads it at any node",
         "node/reads.py",
-        "server.node.state.position) < position:",
-        "server.node.state.position) < 0:",
+        "server.node.reader.position) < position:",
+        "server.node.reader.position) < 0:",
     ),
 ]
 

@@ -364,6 +364,42 @@ def test_what_one_was_shown_is_not_shown_to_who_asks_for_something_else_or_later
     serve(work)
 
 
+def test_who_was_told_a_number_elsewhere_is_shown_it_while_older_bodies_are_looked_for() -> None:
+    """The item that makes room is in the state for a second before the index knows what it numbered."""
+
+    async def work(there: There) -> None:
+        producer, reader, owner = [await there.connect() for _ in range(3)]
+        store = there.keeper.row.store
+        looking, place_of = trio.Event(), store.place_of
+
+        async def slow(position: int) -> int:
+            looking.set()
+            await trio.sleep(1.0)
+            return await place_of(position)
+
+        async def shown(seen: int) -> list[int]:
+            pulled = await reader.pull(Ask("t", after=1, seen=seen))
+            return [batch.first for batch in pulled.batches]
+
+        turns = makers.Turn(b"o" * 16, 1), makers.Turn(b"o" * 16, 2)
+        await owner.order(makers.create(turns[0], "t", {"max_entries": 2, "when_full": "block"}))
+        await owner.answer()
+        for value in (b"one", b"two"):
+            await producer.produce(value)
+        await producer.order(producer.batch([b"three"]))
+        _, outcome, *_ = await producer.answer()
+        assert outcome == Outcome.MORE  # it waits for room
+        store.place_of = slow  # type: ignore[method-assign]
+        await owner.order(makers.prune(turns[1], "t", 1))
+        await looking.wait()
+
+        elsewhere = there.keeper.state.position  # where the third has its number already
+        assert await shown(0) == [2]
+        assert await shown(elsewhere) == [2, 3]
+
+    serve(work)
+
+
 def test_a_follow_from_the_end_begins_with_what_is_new() -> None:
     async def work(there: There) -> None:
         wire, other = await there.connect(), await there.connect()
