@@ -159,7 +159,9 @@ class ClientCore:
         """Its value is a Receipt, with a number as soon as there is one."""
 
         def read(fields: list[Any], _body: Buffer) -> Receipt:
-            return _receipt(name, requests.result_in(fields))
+            result = requests.result_in(fields)
+            self._seen = max(self._seen, result.position)
+            return _receipt(name, result)
 
         return self._ask(Verb.RECEIPT, read, *name[:-1], wait)
 

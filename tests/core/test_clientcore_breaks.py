@@ -16,6 +16,7 @@ from duckrow.node import makers, requests
 from duckrow.node.clientcalls import Call, ReceiptName
 from duckrow.node.clientcore import ClientCore
 from duckrow.node.commands import Kind, decode_head
+from duckrow.node.effects import Code, Result
 from duckrow.node.errors import (
     Conflict,
     Disconnected,
@@ -458,3 +459,23 @@ def test_another_row_is_seen_behind_a_node_that_had_none(client: Client, toy: To
     client.run()
 
     assert result(doubtful) is Timeout
+
+
+def test_who_was_told_a_number_by_a_receipt_is_shown_it_at_each_node() -> None:
+    """Read your writes: a pull asks for what is known at the position of the last answer (PROTOCOL §8.3)."""
+    core = ClientCore(PID, wall_us=lambda: 0)
+    core.connected()
+    connection = Connection()
+    connection.send(core.data_to_send())
+    Toy().take(connection)
+    core.receive_data(connection.answers.pop())
+    core.receipt(NAME, wait=False)
+    connection.send(core.data_to_send())
+    told = Result(Code.ORDERED, first=20, count=1, position=173)
+    connection.answer(requests.answer(connection.inbox.pop()[0], *told))
+    core.receive_data(connection.answers.pop())
+    core.pull(Ask("t"))
+    connection.send(core.data_to_send())
+
+    ask = Ask.of(list(connection.inbox.pop()[2]))
+    assert ask.seen == 173
