@@ -17,6 +17,7 @@ from .errors import Full
 from .forms import UUID_BYTES, Start
 from .records import RecordKind
 from .reserve import Reserve
+from .segments import index_number
 from .shelf import Shelf
 from .writing import Writer
 
@@ -36,6 +37,7 @@ class Incarnation:
         """
         chronicle, writer = self._chronicle, self._writer
         if new_name:
+            await self._forget_lost()
             chronicle.rename(self._env.rng.randbytes(UUID_BYTES))
         if writer.open is None or writer.open.uuid != chronicle.uuid:
             await writer.roll()
@@ -47,6 +49,22 @@ class Incarnation:
         chronicle.start(start)
         await writer.sync(mark=False)
         self._number = number
+
+    async def _forget_lost(self) -> None:
+        """Index files of segments that were lost with the end of the row: others get their numbers now.
+
+        Raises:
+            DiskFailed.
+        """
+        last = 0 if self._writer.open is None else self._writer.open.number
+        names = [n for n in await self._disk.names() if (index_number(n) or 0) > last]
+        try:
+            for name in names:
+                await self._disk.unlink(name)
+            if names:
+                await self._disk.sync_names()
+        except OSError as error:
+            raise self._writer.fail("forgetting an index", error) from error
 
     async def close(self, reserve: Reserve) -> None:
         """

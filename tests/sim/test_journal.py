@@ -14,6 +14,7 @@ from duckrow.node.journal import Journal, Recovered
 from duckrow.node.lonerow import LoneRow
 from duckrow.node.registerform import Register
 from duckrow.node.row import Bundle, Member, View
+from duckrow.node.segments import segment_file
 from duckrow.node.storeoptions import FSYNC, WRITE
 from sim.alone import Machine
 from sim.journalkit import ME, Memory, Tale, act, bundle
@@ -360,6 +361,40 @@ def test_what_waited_when_damage_was_found_counts_for_nothing_from_then_on() -> 
         assert journal.recovered.bundles == ()
 
     machine.run(again)
+
+
+def test_the_index_of_a_file_that_was_lost_is_not_taken_for_that_of_the_next_one_of_its_number() -> (
+    None
+):
+    """At the end of the row, after an orderly end: what was acknowledged since then was lost, or read wrongly."""
+    machine, tale = Machine(6), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await tale.receive(journal, bundle(1, 3, 1, 1, 1500))
+        await journal.store.seal(1)
+        await tale.order(journal, bundle(1, 3, 1, 1, 1500))
+
+    async def lose(env: Env) -> None:
+        await (await env.disk.folder("row")).unlink(segment_file(2))
+
+    async def go_on(env: Env) -> tuple[bytes, int, bytes]:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        store = journal.store
+        assert journal.recovered.damaged
+        assert [segment.number for segment in store.segments()] == [1, 2]
+        for s in range(1, 4):
+            await journal.receive(bundle(1, 3, s, s, 700))
+            await journal.order(store.position + 1, (1, 3, s))
+        await journal.sync()
+        return store.uuid, store.position, store.digest
+
+    machine.run(tale.life(work, orderly=True))
+    machine.run(lose)
+    uuid, position, digest = machine.run(go_on)
+    found = machine.run(opened)
+    assert not found.damaged
+    assert (found.uuid, found.position, found.digest) == (uuid, position, digest)
 
 
 def test_a_bundle_that_comes_twice_is_written_once() -> None:
