@@ -109,7 +109,7 @@ class Journal:
         chronicle = store.chronicle
         older = list(chronicle.starts.values())
         if chronicle.is_uncounted:
-            with suppress(Corrupt):
+            with suppress(Corrupt, NotFound):
                 await self.count()
         waiting = await self._load_waiting()
         stages = chronicle.staged
@@ -120,7 +120,7 @@ class Journal:
             # It is a stranger now, and follows from where its row ends.
             waiting = {}
             chronicle.forget_received()
-            with suppress(Corrupt):
+            with suppress(Corrupt, NotFound):
                 await self.count()
         self._waiting = waiting
         damaged = store.exposed

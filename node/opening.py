@@ -297,12 +297,16 @@ class _Opener:
         # The oldest that there is need not be the oldest that should be.
         begin = min([oldest.first, *(head.first for head in left.values())])
         floor = max(recovery.chronicle.floor, begin)
+        gone: dict[int, int] = {}  # of segments that are not there: how far they reached
         for reaches in self._reaches:
             for older, reach in reaches.items():
                 if older in by_number:
                     by_number[older].reach = max(by_number[older].reach, reach)
-                elif older < oldest.number and older not in left:
-                    floor = max(floor, reach + 1)
+                else:
+                    gone[older] = max(gone.get(older, 0), reach)
+        for older, reach in gone.items():
+            if older < oldest.number and older not in left:
+                floor = max(floor, reach + 1)
         for segment in opened.segments:
             if segment.column is not None:
                 segment.last = segment.column.last
@@ -311,12 +315,20 @@ class _Opener:
             if segment.rewritten:
                 floor = max(floor, segment.reach + 1)
         recovery.chronicle.floor = floor
-        for number, head in sorted(left.items()):
-            if number < oldest.number or head.last < head.first:
-                self._lose(number, head.first, head.last)
+        lost = {
+            number: (head.first, head.last)
+            for number, head in left.items()
+            if number < oldest.number or head.last < head.first
+        }
         for one, other in itertools.pairwise(opened.segments):
             if other.number > one.number + 1 and other.first > max(floor, one.last + 1):
-                self._lose(one.number + 1, one.last + 1, other.first - 1)
+                lost[one.number + 1] = one.last + 1, other.first - 1
+        for number, reach in gone.items():
+            if reach >= floor:  # who dropped it would have raised that
+                first, last = lost.get(number, (reach, reach))
+                lost[number] = (first if first <= last else reach), max(last, reach)
+        for number, (first, last) in sorted(lost.items()):
+            self._lose(number, first, last)
 
     def _lose(self, number: int, first: int, last: int) -> None:
         """A segment's file is gone."""

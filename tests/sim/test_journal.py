@@ -363,6 +363,38 @@ def test_what_waited_when_damage_was_found_counts_for_nothing_from_then_on() -> 
     machine.run(again)
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_lost_file_that_recorded_no_item_is_told_and_the_journal_opens(indexed: bool) -> None:
+    """It held bundles only; what later files record of them could not be found, and no start could be made."""
+    machine, tale = Machine(6), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        store = journal.store
+        await tale.change_view(journal)
+        await store.seal(1)
+        for origin in (1, 3):
+            await tale.receive(journal, bundle(1, origin, 1, origin, 1500))
+        await store.seal(2)
+        await tale.order(journal, bundle(1, 1, 1, 1, 1500))
+        await tale.sync(journal)
+        if indexed:
+            await store.index_sealed()
+
+    async def lose(env: Env) -> None:
+        await (await env.disk.folder("row")).unlink(segment_file(2))
+
+    async def again(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        assert journal.recovered.damaged
+        assert journal.recovered.delivered is None, "damage hides it"
+        (damage,) = journal.store.recovered.damages
+        assert (damage.file, damage.last) == (segment_file(2), 2)
+
+    machine.run(tale.life(work, orderly=False))
+    machine.run(lose)
+    machine.run(again)
+
+
 def test_the_index_of_a_file_that_was_lost_is_not_taken_for_that_of_the_next_one_of_its_number() -> (
     None
 ):
