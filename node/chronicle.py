@@ -212,6 +212,21 @@ class Chronicle:
             self._install(Waiting(view.id, 0, 0, 0, installed))
         self.heard = dict(delivered)
 
+    def delivered(self) -> dict[int, int]:
+        """By origin, the s of its last bundle of the installed view that is in the row.
+
+        Bundles of an origin come into the row in the order of their s; the rest of them waits.
+        """
+        waiting: dict[int, int] = {}
+        for each in self.waiting.values():
+            if not each.raw:
+                waiting[each.origin] = min(each.s, waiting.get(each.origin, each.s))
+        return {
+            origin: waiting[origin] - 1 if origin in waiting else s
+            for origin, s in self.heard.items()
+            if origin != UNCOUNTED
+        }
+
     def in_order(self) -> list[int]:
         """The places of what waits, as it would be ordered alone: bundles by view and s, then views."""
         return sorted(

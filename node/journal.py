@@ -23,7 +23,7 @@ from typing import NamedTuple
 import attrs
 
 from . import doubt, restored
-from .chronicle import UNCOUNTED, Name
+from .chronicle import Name, Waiting
 from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, NotFound
@@ -167,15 +167,7 @@ class Journal:
 
         Bundles of an origin come into the row in the order of their s; the rest of them waits.
         """
-        waiting: dict[int, int] = {}
-        for each in self.store.chronicle.waiting.values():
-            if not each.raw:
-                waiting[each.origin] = min(each.s, waiting.get(each.origin, each.s))
-        return {
-            origin: waiting[origin] - 1 if origin in waiting else s
-            for origin, s in self.store.chronicle.heard.items()
-            if origin != UNCOUNTED
-        }
+        return self.store.chronicle.delivered()
 
     async def count(self) -> tuple[View | None, dict[int, int]]:
         """The installed view, and `delivered`, by the items themselves, after damage.
@@ -202,7 +194,8 @@ class Journal:
         while position > end and not (all_ and found.keys() >= all_):
             first = max(end + 1, store.floor, position - COUNTED_AT_ONCE + 1)
             if first > position:
-                break  # it was dropped long ago
+                told = await self._dropped(position, id_)
+                break
             for item in reversed(await self._read_all(first, position)):
                 if isinstance(item.content, View):
                     return item.content, found
@@ -215,6 +208,28 @@ class Journal:
                 raise Corrupt(f"the mark of view {id_} is not in the row")
             return None, {}
         return view, told | found
+
+    async def _dropped(self, last: int, view: int) -> dict[int, int]:
+        """As `delivered`, of the row up to there, which was dropped: by the copies in the segment that goes on.
+
+        Raises:
+            Corrupt, NotFound: it does not tell.
+        """
+        chronicle = await self.store.copies_before(last)
+        for position in range(chronicle.position + 1, last + 1):
+            place = await self.store.place_of(position)
+            if place not in chronicle.waiting:
+                (item,) = await self.store.read_items(position, 1, end=position)
+                content = item.content
+                if isinstance(content, View):
+                    chronicle.decided(encode_view(content), place, item.crc)
+                else:
+                    chronicle.received(place, Waiting(*content[:3], item.crc))
+            chronicle.order_next(place)
+        installed = chronicle.installed_view
+        if chronicle.is_uncounted or installed is None or installed.id != view:
+            raise Corrupt(f"nothing says what of view {view} was dropped with the row up to {last}")
+        return chronicle.delivered()
 
     async def _read_all(self, first: int, last: int) -> list[Item]:
         items: list[Item] = []

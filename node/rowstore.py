@@ -276,6 +276,14 @@ class RowStore:
         last = self.position if end is None else min(end, self.position)
         return await self._reads.read_items(position, last, limit_bytes, with_bodies=bodies)
 
+    async def copies_before(self, position: int) -> Chronicle:
+        """How things stood when the segment began that goes on behind a position: there, or earlier.
+
+        Raises:
+            Corrupt: it does not say so any more.
+        """
+        return await self._reads.copies_before(position)
+
     async def read_pieces(
         self, segment: int, offset: int, size: int, limit: int, *, whole: bool
     ) -> tuple[int, list[Piece]]:

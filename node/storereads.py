@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from .checksum import crc32c
+from .chronicle import Chronicle
 from .commands import Command
 from .env import File
 from .errors import Corrupt, NotFound
@@ -172,11 +173,24 @@ class StoreReads:
         """From the copies at the beginning of the segment behind a position whose own was dropped."""
         for segment in self._shelf.segments:
             if segment.first == position + 1:
-                window = await self._read(place(segment.number, 0), 0, REACH_MAX)
-                opening = opening_in(window, segment.number)
-                if opening is not None and opening.chronicle.position == position:
-                    return opening.chronicle.digest
+                copies = await self._copies(segment)
+                if copies is not None and copies.position == position:
+                    return copies.digest
         return None
+
+    async def copies_before(self, position: int) -> Chronicle:
+        """See `RowStore.copies_before`."""
+        begun = [each for each in self._shelf.segments if each.first <= position + 1]
+        copies = await self._copies(begun[-1]) if begun else None
+        if copies is None or copies.position != begun[-1].first - 1:
+            raise Corrupt(f"nothing tells how things stood before position {position + 1}")
+        return copies
+
+    async def _copies(self, segment: Segment) -> Chronicle | None:
+        """Those at its beginning; None: they are damaged."""
+        window = await self._read(place(segment.number, 0), 0, REACH_MAX)
+        opening = opening_in(window, segment.number)
+        return None if opening is None else opening.chronicle
 
     async def _whole_item(self, position: int, where: int, found: _Found) -> Item:
         item = _item(position, where, found)

@@ -363,6 +363,43 @@ def test_what_waited_when_damage_was_found_counts_for_nothing_from_then_on() -> 
     machine.run(again)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["whole segments", "its record stays"])
+def test_what_of_the_view_was_dropped_with_the_row_is_known_after_damage_too(late: bool) -> None:
+    """Of a member that had nothing since, it seemed that nothing was in the row: its next did not fit."""
+    machine, tale = Machine(6), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        first = bundle(1, 3, 1, 1, 1500)
+        await tale.receive(journal, first)
+        if late:
+            await journal.store.seal(1)
+        await tale.order(journal, first)
+        for s in range(1, 9):
+            for origin in (1, ME):
+                each = bundle(1, origin, s, 2 * s + origin, 1500)
+                await tale.receive(journal, each)
+                await tale.order(journal, each)
+            await tale.settle(journal, (1, ME, s))
+        await tale.sync(journal)
+        store = journal.store
+        await store.index_sealed()
+        limit = 3 if late else store.position
+        store.release(limit, limit)
+        assert await store.drop([1, 2, 3])
+        assert store.floor == 3 if late else store.floor > 3
+        assert journal.delivered() == {1: 8, ME: 8, 3: 1}
+
+    async def copied(env: Env) -> None:
+        await (await (await env.disk.folder("row")).open("restored", create=True)).sync()
+
+    machine.run(tale.life(work, orderly=False))
+    machine.run(copied)
+    found = machine.run(opened)
+    assert found.damaged
+    assert found.delivered == {1: 8, ME: 8, 3: 1}
+
+
 @pytest.mark.parametrize("indexed", [False, True])
 def test_a_lost_file_that_recorded_no_item_is_told_and_the_journal_opens(indexed: bool) -> None:
     """It held bundles only; what later files record of them could not be found, and no start could be made."""
