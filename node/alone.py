@@ -133,10 +133,10 @@ async def recovered(
     """The keeper, caught up; and who counts what it had to apply again."""
     store = row.store
     keep = row.broken is not None
+    beginnings = await _beginnings(row, snapshots, folder)
     files = await folder.load(store.uuid, store.position, store.formers, keep=keep)
     best: tuple[State, Numbers, frozenset[int]] | None = None
     begun: Snapshot | None = None
-    beginnings = await _beginnings(row, snapshots)
     for snapshot in beginnings:
         state, chunks = State(), []
         if snapshot is not None:
@@ -201,10 +201,12 @@ def _knows_all(keeper: Keeper) -> bool:
     )
 
 
-async def _beginnings(row: KeptRow, snapshots: Snapshots) -> list[Snapshot | None]:
+async def _beginnings(
+    row: KeptRow, snapshots: Snapshots, folder: NumberFolder
+) -> list[Snapshot | None]:
     """From where the rest of the row can be applied, the quickest first; None: from its first item."""
     found: list[Snapshot | None] = []
-    end = row.store.position
+    end, moved = row.store.position, list[int]()
     for position in await snapshots.positions():
         if position > end and row.broken is None:
             await snapshots.forget(position)  # of another row: this one will come to its position
@@ -217,6 +219,7 @@ async def _beginnings(row: KeptRow, snapshots: Snapshots) -> list[Snapshot | Non
             continue
         try:
             why = await _misfit(row, snapshot)
+            has_moved = not why and await _has_moved(row, snapshot)
         except Corrupt as error:
             # The row is damaged there: nobody can tell whether they fit, so it is not used.
             snapshots.refused.append(f"snapshot at {position}: {error}")
@@ -224,9 +227,16 @@ async def _beginnings(row: KeptRow, snapshots: Snapshots) -> list[Snapshot | Non
         if why:
             snapshots.refused.append(f"snapshot at {position}: {why}")
             await snapshots.forget(position)
+        elif has_moved:
+            snapshots.refused.append(f"snapshot at {position}: what is there lies elsewhere now")
+            moved.append(position)
         else:
             found.append(snapshot)
             snapshots.whole.insert(0, position)
+    if moved:
+        await folder.forget_behind(max(snapshots.whole, default=0))
+        for position in moved:
+            await snapshots.forget(position)
     if row.store.floor == 1:
         found.append(None)
     return found
@@ -248,6 +258,20 @@ async def _misfit(row: KeptRow, snapshot: Snapshot) -> str:
     if digest != identity.digest:
         return "the row has another digest at its position"
     return ""
+
+
+async def _has_moved(row: KeptRow, snapshot: Snapshot) -> bool:
+    """The row has lost its end since, however that came, and got it again from other machines: items are the
+    same, and lie elsewhere.
+
+    Raises:
+        Corrupt: damage took what would tell.
+    """
+    try:
+        place = await row.store.place_of(snapshot.identity.position)
+    except NotFound:  # an image stands for that item, or it was dropped since
+        return False
+    return snapshot.place not in (0, place)
 
 
 def _first(state: State, topic_id: int, partition: int) -> int | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 
@@ -25,7 +26,7 @@ import trio
 
 from .capture import CHUNK_BYTES, capture
 from .damage import Damage
-from .errors import Corrupt, Full, NoQuorum, Refused, Timeout
+from .errors import Corrupt, Full, NoQuorum, NotFound, Refused, Timeout
 from .giving import Send, give
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
@@ -34,7 +35,7 @@ from .places import Places, bytes_between, offset_of
 from .reserve import OK
 from .row import Bundle, Item
 from .scrub import Pace, at_once
-from .snapshots import IDLE_SHARE, KEPT, Identity, Snapshots
+from .snapshots import IDLE_SHARE, KEPT, Identity, Snapshots, place_chunk
 from .state import oldest_waiting
 from .upkeep import Plan
 
@@ -146,12 +147,16 @@ class Housekeeping:
             self._items = self._commands = self._bytes = 0
             self._missed = True
             lineage = keeper.state.view.lineage if keeper.state.view is not None else 0
+            place = 0
             try:
                 digest = await store.digest_of(position)
+                with suppress(NotFound):  # an image stands for that item
+                    place = await store.place_of(position)
             except Corrupt:
                 return False  # the next snapshot is of another position
             identity = Identity(store.uuid, lineage, position, digest)
-            chunks = chain((("state", chunk) for chunk in state), index, pins)
+            of_state = (("state", chunk) for chunk in state)
+            chunks = chain(of_state, [place_chunk(place)], index, pins)
             written = await self._snapshots.write(
                 identity,
                 chunks,

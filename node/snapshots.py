@@ -38,6 +38,7 @@ _NAME = "snapshot-"
 _DIGITS = 20
 _IS_OURS = re.compile(rf"{_NAME}\d{{{_DIGITS}}}", re.ASCII).fullmatch
 _END = "end"
+_PLACE = "place"
 
 
 @attrs.frozen
@@ -57,6 +58,20 @@ class Snapshot:
 
     def of(self, kind: str) -> list[bytes]:
         return [chunk for name, chunk in self.chunks if name == kind]
+
+    @property
+    def place(self) -> int:
+        """Where the item at its position lay; 0: that was not known.
+
+        Raises:
+            Corrupt: it does not say so.
+        """
+        return sum(place for chunk in self.of(_PLACE) for place in cbor.loads_own(chunk))
+
+
+def place_chunk(place: int) -> tuple[str, bytes]:
+    """What a place of the index tells is true as long as the row has not lost its end, and got it again."""
+    return _PLACE, cbor.dumps([place])
 
 
 def encode(identity: Identity, chunks: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:

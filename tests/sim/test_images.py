@@ -438,6 +438,38 @@ def test_the_index_of_what_came_with_an_image_is_made_again() -> None:
     play(1, script, keep=KEEP)
 
 
+@pytest.mark.parametrize("lost", [1, 2])
+def test_what_a_node_knows_of_an_end_of_the_row_that_was_lost_and_came_again_is_not_believed(
+    lost: int,
+) -> None:
+    """It lies elsewhere then: its entries were told as damaged there for ever, or others were read for them."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        media, bridge = split.world.host("m3").media, split.bridges[3]
+        with trio.fail_after(60):
+            while len(bridge.store.segments()) < 4 or bridge.store.segments()[-1].bytes < 4000:
+                await trio.sleep(0.05)
+        split.producing = False
+        await trio.sleep(2)
+        await split.stop_node(3)
+        split.kill("m", 3)
+        for path in [path for path in media.paths() if path.endswith(".seg")][-lost:]:
+            await (await media.disk().folder("row")).unlink(path.removeprefix("row/"))
+        split.start_bridge(3)
+        with trio.fail_after(30):
+            while 3 not in split.bridges or not split.bridges[3].member.standing.active:
+                await trio.sleep(0.01)
+        split.start_node(3)
+        await split.until()
+        split.producing = True
+        await trio.sleep(2)
+        await split.end()
+
+    play(11, script, keep=LONG)
+
+
 @pytest.mark.parametrize("which", [0, 1], ids=["the oldest", "another"])
 def test_a_file_of_the_row_that_is_gone_is_told_and_comes_back_with_an_image(which: int) -> None:
     async def script(split: Split) -> None:
