@@ -333,9 +333,12 @@ class Mending:
         patches: list[Patch] = []
         for stretch in survey.stretches:
             if not stretch.offset:
-                opening = await self._opening(wound)
+                opening, start_count, durable = await self._opening(wound)
                 patches.append(opening)
-                stretch = stretch._replace(offset=opening.end)
+                # As of the record before, or recovery would take all behind for what strayed there.
+                stretch = stretch._replace(
+                    offset=opening.end, start_count=start_count, durable=durable
+                )
             inside = {o: c for o, c in known.items() if stretch.offset <= o < stretch.end}
             group = items.get(stretch.after, deque())
             patches += fill(stretch, segment.number, segment.seed, inside, group)
@@ -366,8 +369,8 @@ class Mending:
                 lost.append(ItemForm(position, where, crc, digest))
         return found
 
-    async def _opening(self, wound: Wound) -> Patch:
-        """The copies at the beginning: what the index of the segment before ends with."""
+    async def _opening(self, wound: Wound) -> tuple[Patch, int, int]:
+        """The copies at the beginning: what the index of the segment before ends with; its start count and durable."""
         segment = wound.segment
         number, size = segment.number - 1, 0
         known = Chronicle(segment.uuid)
@@ -379,16 +382,17 @@ class Mending:
         if segment.uuid != known.uuid:  # the store took another name when it began
             known = known.copy()
             known.rename(segment.uuid)
+        durable = place(number, 0) if number else 0
         record = encode(
             RecordKind.SEGMENT,
             encode_opening(known, segment.number, size),
             seed=segment.seed,
             offset=0,
             start_count=known.start_count,
-            durable=place(number, 0) if number else 0,
+            durable=durable,
             flags=FLAG_REWRITTEN if segment.rewritten else 0,
         )
-        return Patch(0, record)
+        return Patch(0, record), known.start_count, durable
 
     async def _ended(self, segment: Segment) -> Chronicle:
         """As things stood at its end."""
