@@ -51,13 +51,13 @@ class Incarnation:
         self._number = number
 
     async def _forget_lost(self) -> None:
-        """Index files of segments that were lost with the end of the row: others get their numbers now.
+        """Index files that may speak of what was lost with the end of the row: other items come there now.
 
         Raises:
             DiskFailed.
         """
         last = 0 if self._writer.open is None else self._writer.open.number
-        names = [n for n in await self._disk.names() if (index_number(n) or 0) > last]
+        names = [n for n in await self._disk.names() if (index_number(n) or -1) >= last]
         try:
             for name in names:
                 await self._disk.unlink(name)

@@ -435,7 +435,7 @@ class Mending:
 
 
 def _at(places: Sequence[int], index: int) -> int:
-    return places[index] if index < len(places) else LOST
+    return places[index] if 0 <= index < len(places) else LOST
 
 
 async def _copy(old: File, new: File, size: int) -> None:

@@ -466,6 +466,53 @@ def test_the_index_of_a_file_that_was_lost_is_not_taken_for_that_of_the_next_one
     assert (found.uuid, found.position, found.digest) == (uuid, position, digest)
 
 
+def test_the_index_of_a_file_that_lost_its_end_is_not_believed_once_the_row_goes_on_behind_it() -> (
+    None
+):
+    """It spoke of items that came again elsewhere; and looking at what was taken for damage ended the bridge."""
+    machine, tale = Machine(6), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await journal.store.seal(1)
+        for s in (1, 2):
+            await tale.receive(journal, bundle(1, 3, s, s, 1500))
+            await tale.order(journal, bundle(1, 3, s, s, 1500))
+        await journal.store.seal(2)
+        await tale.sync(journal)
+        await journal.store.index_sealed()
+
+    async def lose(env: Env) -> None:
+        await (await env.disk.folder("row")).unlink(segment_file(3))
+
+    async def go_on(env: Env) -> tuple[bytes, int, bytes]:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        store = journal.store
+        assert store.position == 2
+        await journal.receive(bundle(1, 3, 2, 2, 1500))
+        await journal.order(3, (1, 3, 2))
+        await journal.sync()
+        return store.uuid, store.position, store.digest
+
+    machine.run(tale.life(work, orderly=False))
+    machine.run(lose)
+    pages = machine.media.pages(f"row/{segment_file(2)}")
+    pages.truncate(pages.cache.size - 1000)  # the second bundle, and its place
+    uuid, position, digest = machine.run(go_on)
+
+    async def again(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        store = journal.store
+        assert not journal.recovered.damaged
+        assert (store.uuid, store.position, store.digest) == (uuid, position, digest)
+        for segment in store.segments():
+            await store.seal(segment.number)
+            await store.sync()
+            await store.mending.look(segment.number, journal.waiting())
+
+    machine.run(again)
+
+
 def test_a_bundle_that_comes_twice_is_written_once() -> None:
     async def work(tale: Tale, journal: Journal) -> None:
         await tale.change_view(journal)
