@@ -16,10 +16,19 @@ import trio
 from duckrow.cluster.history import FAIL, OK, Key, Produce, Pull
 from duckrow.node import columns
 from duckrow.node.env import Env
-from duckrow.node.errors import Damaged, DuckrowError, Full, NoQuorum, Refused, Timeout
+from duckrow.node.errors import (
+    Conflict,
+    Damaged,
+    DuckrowError,
+    Full,
+    NoQuorum,
+    Refused,
+    Timeout,
+)
 from duckrow.node.trioclient import Client
 
 from .plan import TopicPlan
+from .producers import is_judged
 from .service import client
 from .workload import Observed
 
@@ -67,10 +76,16 @@ class Guest:
             return
         made, name = self._env.rng.choice(self._receipts)
         async with self._visit(node) as row:
-            receipt = await row.receipt(name)
-        if receipt.number is not None:
+            try:
+                number = (await row.receipt(name)).number
+            except Conflict as conflict:
+                if made.accepted_at or not is_judged(conflict):
+                    raise
+                made.outcome, number = FAIL, 0
+        if number is not None:
             self._receipts = [each for each in self._receipts if each[0] is not made]
-            made.outcome, made.first, made.ended = OK, receipt.number, trio.current_time()
+        if number:
+            made.outcome, made.first, made.ended = OK, number, trio.current_time()
 
     async def _own(self, node: str, topic: TopicPlan, key: Key) -> None:
         others = [each for each in self._seen.nodes_of(self._env.name) if each != node]
@@ -118,7 +133,10 @@ class Guest:
         try:
             receipt = await row.produce(key[0], text, partition=key[1], wait=wait)
             if receipt.number is None:
-                made.accepted_at = node
+                # The first batch of a new client is for one partition.  A node that does not know the
+                # topic, as with a new disk, accepts it, and where it is ordered it is refused.
+                if topic.partitions == 1 or receipt.name.seq > 1:
+                    made.accepted_at = node
                 self._receipts.append((made, str(receipt.name)))
             else:
                 made.outcome, made.first = OK, receipt.number

@@ -180,10 +180,10 @@ class Producer:
         what = f"{made[0].key} {made[0].values[0]}: {type(error).__name__}: {error}"
         if isinstance(error, NOT_WRITTEN):
             # Of a call for several partitions a part may have been written, as the text says.
-            if len(made) == 1 and (not wish.is_receipt or _is_judged(error)):
+            if len(made) == 1 and (not wish.is_receipt or is_judged(error)):
                 made[0].outcome, made[0].ended = FAIL, now
             last = _LAST.search(str(error))
-            if wish.is_receipt and _is_judged(error):
+            if wish.is_receipt and is_judged(error):
                 pass  # a place in the order was promised, and not success
             elif wish.expected is not None and last:
                 made[0].conflict = self._lasts[made[0].key] = int(last[1].replace(",", ""))
@@ -202,7 +202,7 @@ class Producer:
             seen.problem("wrong-error", what)
 
 
-def _is_judged(error: DuckrowError) -> bool:
+def is_judged(error: DuckrowError) -> bool:
     """The row has refused it: for want of room, or since the topic has more partitions now."""
     moved = isinstance(error, Conflict) and _MOVED in str(error)
     return isinstance(error, Full) or moved

@@ -9,7 +9,7 @@ import trio
 
 from duckrow.node import columns, makers
 from duckrow.node.effects import Code, Result
-from duckrow.node.errors import NoQuorum, Refused, Timeout
+from duckrow.node.errors import Conflict, NoQuorum, Refused, Timeout
 from duckrow.node.server import Server
 from duckrow.node.trioclient import Client
 
@@ -200,6 +200,57 @@ def test_a_machine_that_is_cut_off_accepts_nothing_in_a_lane_that_went_with_its_
             await town.until(lambda: bool(town.nodes[1].row.status().missing))
             with pytest.raises(NoQuorum, match="nothing was written"):
                 await row.produce("t", b"two", wait="accepted")
+
+    run(use)
+
+
+@pytest.mark.parametrize("partition", [None, 2])
+def test_what_was_accepted_for_too_few_partitions_is_refused_and_its_client_goes_on(
+    partition: int | None,
+) -> None:
+    """A machine with a new disk knows no topic; nor does a new client know how many partitions it has."""
+
+    async def use(town: Town) -> None:
+        async with town.client(1) as row:
+            await row.create_topic("t", partitions=3)
+        await town.give_new_disk(3)
+        async with town.client(3, 1) as row:
+            first = await row.produce("t", b"one", partition=partition, wait="accepted")
+            assert first.number is None
+            await row.produce("t", b"two", partition=partition)  # at machine 1
+            with pytest.raises(Conflict, match="choose the partition anew"):
+                await first.ordered()
+        town.world.net.heal()
+        await town.until_all_act()
+        async with town.client(3) as row:
+            await row.barrier()
+            assert await values(row) == [b"two"], "nor is what machine 3 had staged ordered"
+
+    run(use)
+
+
+def test_what_had_no_answer_where_too_few_partitions_were_known_is_ordered_once_elsewhere() -> None:
+    async def use(town: Town) -> None:
+        async with town.client(1) as row:
+            await row.create_topic("t", partitions=3)
+        await town.give_new_disk(3)
+        disk = town.world.hosts["m3"].media
+        disk.sync_latency = 0.5
+        async with town.client(3, 1) as row, trio.open_nursery() as nursery:
+
+            async def produce() -> None:
+                assert await number_of(row, await row.produce("t", b"one", wait="accepted")) == 1
+
+            nursery.start_soon(produce)
+            await trio.sleep(0.2)
+            town.world.kill("n3")
+        disk.sync_latency = 0.0
+        town.start(3)
+        town.world.net.heal()
+        await town.until_all_act()
+        async with town.client(3) as row:
+            await row.barrier()
+            assert await values(row) == [b"one"]
 
     run(use)
 

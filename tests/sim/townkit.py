@@ -69,6 +69,15 @@ class Town:
         for kind in "nm":
             self.world.kill(f"{kind}{id_}", power=power)
 
+    async def give_new_disk(self, id_: int) -> None:
+        """To a machine that is cut off, and so gets nothing of the row until the heal."""
+        self.kill(id_)
+        for kind in "nm":
+            self.world.host(f"{kind}{id_}").media.wipe()
+        self.cut_off(id_)
+        self.start(id_)
+        await self.until(lambda: id_ in self.nodes and bool(self.nodes[id_].row.status().missing))
+
     def client(self, *ids: int, timeout: float = 10.0) -> Client:
         return client(self.env, timeout=timeout, nodes=[f"n{id_}" for id_ in ids])
 
