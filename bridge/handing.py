@@ -3,13 +3,15 @@
 A machine that is retired may have commands on its disk that it told a producer were accepted.  It
 never acts again, so it gives them to the nearest member, in their order and as much at a time as others
 may wait behind, and again until they are in the row, less and less often: links may take long for it.
-Whatever comes twice by that is known by its lanes.
+Whatever comes twice by that is known by its lanes.  What a member has taken it takes again only of one
+whose row has come so far that it has missed the item: an image had it.
 
     pending ──► Hand ──► a member, as if its own node had submitted it ──► an item ──► gone from here
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import attrs
@@ -31,6 +33,14 @@ PATIENCE_MAX: Final = 16  # times as long as at first
 
 
 @attrs.define
+class _Taken:
+    """Of one source."""
+
+    commands: tuple[Command, ...]
+    until: float = math.inf  # position: they are in the row up to there
+
+
+@attrs.define
 class Handing:
     standing: Standing
     outbox: Outbox
@@ -40,7 +50,7 @@ class Handing:
     _given_to: int = attrs.field(default=0, init=False)
     _given_at: float = attrs.field(default=0.0, init=False)
     _patience: float = attrs.field(default=0.0, init=False)
-    _taken: dict[int, tuple[Command, ...]] = attrs.field(factory=dict, init=False)  # by source
+    _taken: dict[int, _Taken] = attrs.field(factory=dict, init=False)  # by source
 
     @property
     def is_due(self) -> bool:
@@ -71,14 +81,22 @@ class Handing:
         if nearest and (is_new or now - self._given_at >= self._patience):
             self._patience = retry if is_new else min(2 * self._patience, PATIENCE_MAX * retry)
             self._given, self._given_to, self._given_at = first, nearest, now
-            self.neighbours.flood(Hand(first), nearest)
+            self.neighbours.flood(Hand(first, self.standing.position), nearest)
 
     def hear(self, source: int, hand: Hand) -> None:
         """At a member.  If too much waits here already it comes again; what was taken is not."""
-        if not self.standing.active or self._taken.get(source) == hand.commands:
+        if not self.standing.active or self._has_taken(source, hand):
             return
         if self.pending.submit(hand.commands):
-            self._taken[source] = hand.commands
+            self._taken[source] = _Taken(hand.commands)
+
+    def _has_taken(self, source: int, hand: Hand) -> bool:
+        taken = self._taken.get(source)
+        if taken is None or taken.commands != hand.commands:
+            return False
+        if taken.until == math.inf and not self.pending.holds(hand.commands):
+            taken.until = self.standing.position
+        return hand.position < taken.until
 
     def ordered(self, bundle: Bundle) -> None:
         """An item of somebody else, which may carry what was handed on."""

@@ -162,6 +162,7 @@ class Hand(NamedTuple):
     """Commands of a node that has no vote any more, for a member to order (R3)."""
 
     commands: tuple[Command, ...]
+    position: int = 0  # of the row there, in which they are not so far
 
 
 class Leave(NamedTuple):

@@ -137,6 +137,12 @@ class Pending:
                 found.append(command)
         return tuple(found)
 
+    def holds(self, commands: Iterable[Command]) -> bool:
+        """Whether one of them has no place in the row yet."""
+        heads = {command.head for command in commands}
+        waiting = (*self._bundled.values(), *self._staged, *self._fresh)
+        return any(command.head in heads for each in waiting for command in each.commands)
+
     def staged(self, bundle: Bundle) -> None:
         """What was taken fresh is on disk now, and waits for a view to act in."""
         self._staged.append(Waiting(bundle.commands, (name_of(bundle),)))

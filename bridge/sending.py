@@ -86,7 +86,9 @@ class Sending:
     def _waits(self, said: Control) -> bool:
         """A Hand that was said again: who says it cannot know how slow the link is."""
         return isinstance(said.payload, Hand) and any(
-            isinstance(each, Control) and (each.to, each.payload) == (said.to, said.payload)
+            isinstance(each, Control)
+            and isinstance(each.payload, Hand)
+            and (each.to, each.payload.commands) == (said.to, said.payload.commands)
             for each, _ in self._bulk
         )
 

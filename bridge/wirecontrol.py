@@ -152,7 +152,7 @@ def _decode_tail(fields: list[Any], body: Buffer) -> Tail:
 
 
 def _encode_hand(hand: Hand) -> Written:
-    head, body = encode_bundle(Bundle(0, 0, 0, 0, 0, hand.commands))
+    head, body = encode_bundle(Bundle(0, 0, hand.position, 0, 0, hand.commands))
     return Written([head], body)
 
 
@@ -160,7 +160,7 @@ def _decode_hand(fields: list[Any], body: Buffer) -> Hand:
     bundle, _, end = decode_bundle(fields[0], body, 0)
     if end != len(body):
         raise Corrupt("behind the commands that are handed on there is something else in the frame")
-    return Hand(bundle.commands)
+    return Hand(bundle.commands, bundle.s)
 
 
 def _decode_prepare(fields: list[Any], _: Buffer) -> Prepare:

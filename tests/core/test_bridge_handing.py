@@ -7,7 +7,7 @@ import pytest
 from core.bridgecluster import Cluster
 from duckrow.bridge import handing
 from duckrow.bridge.effects import Settled
-from duckrow.bridge.messages import Acks, Hand, Join
+from duckrow.bridge.messages import Acks, Follow, Hand, Join
 from duckrow.node import makers
 from duckrow.node.commands import Command
 from duckrow.node.row import Bundle
@@ -156,3 +156,31 @@ def test_who_has_a_vote_hands_nothing_on(voter: int) -> None:
     assert cluster.words(1) == ["a"]
     assert cluster.said(voter, Hand) == []
     assert cluster.said(3, Join) != []
+
+
+def test_what_an_image_has_is_handed_on_once_more_and_the_rest_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R3, C4: the item that had them went by unseen, and whoever had taken them did not take them again."""
+    monkeypatch.setattr(handing, "BUNDLE_COMMANDS", 2)
+    cluster = retired_with("a", "b", "c")
+    cluster.stops = lambda a, b, message: (
+        b == 3 and isinstance(message, Follow) and isinstance(message.item.content, Bundle)
+    )
+    back(cluster)
+    assert cluster.words(1) == ["a", "b"]
+
+    image_at_3(cluster)
+    cluster.stops = lambda a, b, message: False
+    cluster.beats(100)
+
+    assert cluster.words(1)[-1] == "c"
+    assert len(cluster.members[3].pending) == 0
+
+
+def image_at_3(cluster: Cluster) -> None:
+    """Of 1, where its row ends."""
+    giver = cluster.members[1].standing
+    cluster.rows[3] = list(cluster.rows[1])
+    cluster.members[3].based(giver.position, giver.newest, giver.delivered, cluster.now)
+    cluster.settle()

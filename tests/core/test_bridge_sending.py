@@ -45,7 +45,7 @@ def tail(n: int) -> Control:
 
 
 def hand(n: int, size: int = 10) -> Control:
-    return Control(1, 1, n, 2, Hand(bundle(n, size).commands))
+    return Control(1, 1, n, 2, Hand(bundle(n, size).commands, position=n))
 
 
 def sent(sending: Sending, chance: random.Random | None = None) -> list[Message]:
@@ -85,7 +85,7 @@ def test_what_is_handed_on_counts_among_what_waits() -> None:
 def test_what_is_handed_on_again_while_it_waits_is_not_sent_again() -> None:
     sending = Sending(Encoder())
     for n in (1, 2):
-        sending.put(Control(1, 1, n, 2, hand(1, 5000).payload))
+        sending.put(Control(1, 1, n, 2, Hand(bundle(1, 5000).commands, position=n)))
 
     assert sent(sending) == [hand(1, 5000)]
 

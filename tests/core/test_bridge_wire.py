@@ -117,7 +117,7 @@ PAYLOADS = st.one_of(
     st.builds(
         Change, NUMBERS, IDS, IDS, st.booleans(), IDS, IDS, st.sampled_from(["", "fsync", "memory"])
     ),
-    st.builds(Hand, st.lists(COMMANDS, min_size=1, max_size=4).map(tuple)),
+    st.builds(Hand, st.lists(COMMANDS, min_size=1, max_size=4).map(tuple), NUMBERS),
     st.builds(Leave, NUMBERS),
 )
 LINKS = st.builds(
