@@ -16,7 +16,7 @@ has, then the newest acks; from then on each as it is taken (F4).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -66,6 +66,8 @@ class Neighbours:
     )  # by id: the link by which its last flood came first
     _of: dict[int, Neighbour] = attrs.field(factory=dict, init=False)  # by id; links that are up
     links_due: bool = attrs.field(default=False, init=False)
+    _came_to: int = attrs.field(default=0, init=False)  # position, by what was followed
+    _came_at: float = attrs.field(default=0.0, init=False)  # when more came last, or was to come
 
     @property
     def linked(self) -> list[int]:
@@ -187,9 +189,20 @@ class Neighbours:
                 elif link.position > standing.position:
                     far[peer] = link.position
             self.following.choose(standing.position, near)
-        standing.awaits_image = bool(far) and self.following.upstream is None
+        standing.awaits_image = bool(far) and not self._is_led(near)
         if self.images.choose(far if standing.awaits_image else {}):
             self.outbox.put(Image(self.images.peer))
+
+    def _is_led(self, near: Mapping[int, int]) -> bool:
+        """Whether more may come from who is followed.  It may have come no further itself, and wait here for
+        what comes next, as this end does there: then an image is waited for no less.
+        """
+        upstream, position, now = self.following.upstream, self.standing.position, self.standing.now
+        if upstream is None:
+            return False
+        if position != self._came_to or near.get(upstream, 0) > position:
+            self._came_to, self._came_at = position, now
+        return now - self._came_at < self.standing.timing.suspect_max
 
     def digested(self, position: int, digest: bytes) -> None:
         """Of the row here, at a multiple of 1024."""

@@ -227,3 +227,31 @@ def test_what_is_reported_behind_an_image_is_not_less_than_what_is_in_it() -> No
     assert cluster.words(4) == ["a", "b", "c"]
     reports = [each for each in cluster.said(4, Promise) if isinstance(each, Promise)]
     assert all(each.report.exact is False for each in reports)
+
+
+def test_who_followed_one_that_is_not_ahead_any_more_takes_an_image_of_one_that_is() -> None:
+    """C4: both waited for each other's next item, for as long as they were linked."""
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)], weights={1: 3, 2: 1, 3: 1})
+    cluster.stops = lambda a, b, message: (a, b) == (3, 2)
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.stop(2)
+    cluster.stops = lambda a, b, message: False
+    cluster.beats(15)
+    cluster.submit(1, "b", "c")
+    cluster.settle()
+    pruned(cluster, 1)
+    cluster.edges = [(2, 3)]
+    cluster.start(2)
+    cluster.beats(5)
+    assert cluster.words(2) == cluster.words(3) == ["a"]
+    assert cluster.members[2].neighbours.following.upstream == 3
+
+    cluster.link(1, 2)
+    cluster.beats(150)
+
+    assert image_source(cluster, 2) == 1
+    take_image(cluster, 2, of=1)
+    pruned(cluster, 2)
+    cluster.beats(10)
+    assert image_source(cluster, 3) == 2
