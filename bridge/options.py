@@ -26,6 +26,12 @@ class BridgeOptions:
     cluster: bytes = b""  # the only one that it may come into; empty: whichever is met
     listed: Mapping[int, Listed] = attrs.field(factory=dict)  # all machines, by id
 
+    @property
+    def is_witness(self) -> bool:
+        """As its cluster file says; once there is a view, that says it."""
+        own = self.listed.get(self.id)
+        return own is not None and own.witness
+
     def name_of(self, id_: int) -> str:
         listed = self.listed.get(id_)
         return f"node {id_}" if listed is None else listed.name

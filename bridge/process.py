@@ -199,6 +199,11 @@ class Bridge:
                 f"{self.options.name_of(standing.id)} {what} in view {standing.newest.id}, so it orders "
                 "nothing: produce at another one"
             )
+        if not standing.newest.id and self.options.is_witness:
+            raise NoQuorum(
+                f"{self.options.name_of(standing.id)} is to be a witness, which orders nothing and hands "
+                "nothing on: produce at another one"
+            )
         if self.staging.is_full:
             raise NoQuorum("too many commands are staged on this machine, and it has no quorum")
         if not self.member.submit(commands):

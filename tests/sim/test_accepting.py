@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
 import pytest
 import trio
 
 from duckrow.bridge import attach, follower, links
+from duckrow.bridge.founding import Listed
+from duckrow.bridge.process import Bridge
 from duckrow.node import columns, makers, output
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.effects import Code, Result
+from duckrow.node.env import Env
 from duckrow.node.errors import NoQuorum
 from duckrow.node.limits import KIB, MIB
 from duckrow.node.trioclient import Client
 from sim import townkit
-from sim.clusterkit import BODY
+from sim.clusterkit import BODY, mesh, options_of
 from sim.pairkit import Split, play
 from sim.townkit import Town
+from sim.world import World
 
 PID = b"p" * 16
 
@@ -370,3 +375,23 @@ def test_what_a_retired_machine_accepted_comes_over_a_slow_link_and_does_not_cos
         assert not any("link_too_slow" in note for note in split.notes)
 
     play(30, script)
+
+
+def test_a_machine_that_is_to_be_a_witness_accepts_nothing_before_it_knows_a_view() -> None:
+    """N3: it had staged that durably, and neither orders anything later nor hands it on."""
+    done = trio.Event()
+
+    async def machine(env: Env) -> None:
+        options = options_of(env, mesh(3), 3, "fsync")
+        listed = {3: Listed("m3", 1, witness=True)}
+        bridge = await Bridge.open(env, attrs.evolve(options, listed=listed))
+        with pytest.raises(NoQuorum, match="m3 is to be a witness"):
+            bridge.submit([makers.produce(makers.Turn(PID, seq=1), "rides", BODY, 3)])
+        bridge.abandon()
+        done.set()
+
+    async def main(world: World) -> None:
+        world.start("m3", machine)
+        await done.wait()
+
+    World(1).run(main)
