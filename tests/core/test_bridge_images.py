@@ -6,7 +6,7 @@ from core.bridgecluster import Cluster
 from core.bridgekit import run, view
 from duckrow.bridge.catchup import ImageSource
 from duckrow.bridge.choosing import choose
-from duckrow.bridge.messages import Control, Message, Promise, Report
+from duckrow.bridge.messages import Acks, Control, Follow, Message, Newer, Promise, Report
 
 
 def test_the_image_is_taken_from_who_is_furthest_ahead() -> None:
@@ -229,6 +229,50 @@ def test_what_is_reported_behind_an_image_is_not_less_than_what_is_in_it() -> No
     assert all(each.report.exact is False for each in reports)
 
 
+def test_who_has_come_further_by_itself_is_served_from_there() -> None:
+    """C1, V8: what it had been served from is kept no more, so nothing came, and each view was without it."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stops = lambda a, b, message: b == 3 and isinstance(message, Acks)
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.stop(3)
+    cluster.stops = lambda a, b, message: b == 3 and isinstance(message, Control | Follow | Newer)
+    cluster.start(3)
+    cluster.beats(20)
+    former = cluster.members[3].neighbours.following.generation
+    assert cluster.words(3) == [], "it has that, and nobody has said that it counts"
+
+    cluster.stops = lambda a, b, message: (
+        isinstance(message, Follow) and message.generation == former
+    )
+    cluster.submit(1, "b")
+    cluster.settle()
+    cluster.beats(20)
+
+    assert cluster.words(3) == ["a", "b"]
+    assert cluster.acting() == [1, 2, 3]
+
+
+def test_who_took_an_image_is_served_from_there() -> None:
+    """C1, C4."""
+    cluster = Cluster(1, 2, 3, others=(4,))
+    cluster.stops = lambda a, b, message: b == 4 and isinstance(message, Follow)
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.beats(2)
+    former = cluster.members[4].neighbours.following.generation
+    take_image(cluster, 4, of=1)
+
+    cluster.stops = lambda a, b, message: (
+        isinstance(message, Follow) and message.generation == former
+    )
+    cluster.submit(1, "b")
+    cluster.settle()
+    cluster.beats(2)
+
+    assert cluster.words(4) == ["a", "b"]
+
+
 def test_who_followed_one_that_is_not_ahead_any_more_takes_an_image_of_one_that_is() -> None:
     """C4: both waited for each other's next item, for as long as they were linked."""
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)], weights={1: 3, 2: 1, 3: 1})
@@ -251,7 +295,7 @@ def test_who_followed_one_that_is_not_ahead_any_more_takes_an_image_of_one_that_
     cluster.beats(150)
 
     assert image_source(cluster, 2) == 1
+    cluster.members[2].neighbours.floor = cluster.members[1].neighbours.floor
     take_image(cluster, 2, of=1)
-    pruned(cluster, 2)
     cluster.beats(10)
     assert image_source(cluster, 3) == 2
