@@ -249,7 +249,8 @@ class Admin:
         if id_ and wanted.weight and voter_of(standing.newest, id_) is None:
             join = self._bridge.member.calling.joins().get(id_)
             if join is None:
-                return Timeout(f"{self._name(id_)} is reached, and does not ask to be let in")
+                why = "" if wanted.data else "; what it has accepted is handed on first"
+                return Timeout(f"{self._name(id_)} is reached, and does not ask to be let in{why}")
             if join.position < standing.position - standing.timing.lag_items:
                 return Timeout(
                     f"{self._name(id_)} has come to position {join.position:,} of "

@@ -386,6 +386,8 @@ class Member:
         founds = standing.newest is NOTHING and self._charter is not None
         change = self.calling.change()
         called = change is not None and change.id == standing.id and voter is None
+        if change is not None and not change.data and len(self.pending):
+            called = False  # as a witness it would never hand that on (R3)
         wants = standing.holds_data or stranger or founds or called
         if standing.active or standing.held_off or not (wants and standing.comes):
             return

@@ -7,6 +7,7 @@ import pytest
 from core.bridgecluster import Cluster
 from duckrow.bridge import handing
 from duckrow.bridge.effects import Settled
+from duckrow.bridge.electorate import voter_of
 from duckrow.bridge.messages import Acks, Follow, Hand, Join
 from duckrow.node import makers
 from duckrow.node.commands import Command
@@ -156,6 +157,25 @@ def test_who_has_a_vote_hands_nothing_on(voter: int) -> None:
     assert cluster.words(1) == ["a"]
     assert cluster.said(voter, Hand) == []
     assert cluster.said(3, Join) != []
+
+
+def test_who_becomes_a_witness_hands_on_first_what_it_has() -> None:
+    """R3: a witness keeps no row, and so it never hands anything on."""
+    cluster = retired_with("a")
+    cluster.stops = lambda a, b, message: (
+        a == 3 and isinstance(getattr(message, "payload", 0), Hand)
+    )
+    back(cluster)
+    cluster.change(1, 3, 1, data=False)
+    cluster.beats(20)
+    assert voter_of(cluster.view(1), 3) is None
+
+    cluster.stops = lambda a, b, message: False
+    cluster.beats(100)
+    assert cluster.words(1) == ["a"]
+    cluster.change(1, 3, 1, data=False)
+    cluster.beats(5)
+    assert voter_of(cluster.view(1), 3) is not None
 
 
 def test_what_an_image_has_is_handed_on_once_more_and_the_rest_after_it(
