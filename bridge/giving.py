@@ -6,7 +6,8 @@
 One image at a time, for all who ask.  As long as one of them does, what it speaks of is *pinned*: those
 segments, and the row behind it, which the taker will follow.  With the node dead there is none; on a
 full disk, or as long as damage hides what the row has of the view, there is none either.  Who needs one
-itself takes that first: what lacks here would lack there, and nobody would know.
+itself takes that first, or passes on another's (passing.py): what lacks here would lack there, and nobody
+would know.
 """
 
 from __future__ import annotations
@@ -95,14 +96,19 @@ class Giving:
                 self._links.put(peer, answer)
                 self._links.flush()
 
+    @property
+    def is_needed_here(self) -> bool:
+        """An image is to take the place of the row here first."""
+        standing = self._standing
+        since = trio.current_time() - standing.stateless_since
+        return standing.stateless and (self.source is None or since < OWN_SECONDS)
+
     def _check(self) -> None:
         """
         Raises:
-            Corrupt: an image is to take the place of the row here first.
+            Corrupt: nothing is given from here now.
         """
-        standing = self._standing
-        since = trio.current_time() - standing.stateless_since
-        if standing.stateless and since < OWN_SECONDS:
+        if self.is_needed_here:
             raise Corrupt("an image is needed here, too")
 
     @property

@@ -43,6 +43,7 @@ from .mailbox import Inbox
 from .member import Member
 from .messages import Ask, Change, Mended, Message, Name
 from .options import BridgeOptions
+from .passing import Passing
 from .recovered import Recovered
 from .repair import Repair
 from .rounds import Rounds
@@ -119,6 +120,7 @@ class Bridge:
         self._serving = Serving(self.store, self.links, self.repair, note)
         disk = journal.store.disk
         self.giving = Giving(disk, journal, self.links, self.repair, self.member.standing, note)
+        self._passing = Passing(self.member.neighbours, self.links.put)
         self._scrubs = ScrubRounds(disk, env.wall_us, options.store, [self._scrub])
         self._scrubs.on_report = partial(tell_of_scrub, note)
         self._taking = Taking(
@@ -312,6 +314,7 @@ class Bridge:
                     member.link_up(peer, now)
                 case Down(peer, by_peer):
                     self._serving.stop(peer)
+                    self._passing.lost(peer)
                     member.link_down(peer, now, by_peer=by_peer)
         if self._syncing.done > self._told:
             self._told = self._syncing.done
@@ -328,10 +331,12 @@ class Bridge:
 
     def _heard(self, peer: int, message: Message) -> None:
         if isinstance(message, WantImage):
-            self.giving.wanted(peer, message)
+            if not (self.giving.is_needed_here and self._passing.wanted(peer, message)):
+                self.giving.wanted(peer, message)
         elif isinstance(message, Ask | Mended):
             self.repair.heard(peer, message)
         elif isinstance(message, ImageOffer | ImageSlice | NoImage):
+            self._passing.heard(peer, message)
             self._taking.heard(peer, message)
 
     async def _perform(self, effects: Sequence[do.Effect]) -> None:

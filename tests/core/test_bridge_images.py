@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
+from functools import partial
+
 from core.bridgecluster import Cluster
 from core.bridgekit import run, view
 from duckrow.bridge.catchup import ImageSource
 from duckrow.bridge.choosing import choose
+from duckrow.bridge.imageforms import ImageMessage, ImageOffer, ImageSlice, NoImage, WantImage
 from duckrow.bridge.messages import Acks, Control, Follow, Message, Newer, Promise, Report
+from duckrow.bridge.passing import Passing
 
 
 def test_the_image_is_taken_from_who_is_furthest_ahead() -> None:
@@ -299,3 +304,69 @@ def test_who_followed_one_that_is_not_ahead_any_more_takes_an_image_of_one_that_
     take_image(cluster, 2, of=1)
     cluster.beats(10)
     assert image_source(cluster, 3) == 2
+
+
+def passing(cluster: Cluster, id_: int) -> tuple[Passing, list[tuple[int, ImageMessage]]]:
+    sent: list[tuple[int, ImageMessage]] = []
+    return Passing(
+        cluster.members[id_].neighbours, lambda peer, message: sent.append((peer, message))
+    ), sent
+
+
+def test_an_image_is_passed_on_only_from_where_the_row_here_can_be_followed() -> None:
+    """C4."""
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
+    middle, sent = passing(cluster, 2)
+    neighbours = cluster.members[2].neighbours
+    neighbours.floor = neighbours.standing.position + 2
+    assert not middle.wanted(3, WantImage(0, 0, 0)), "the first has not come so far"
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.beats(1)
+
+    assert middle.wanted(3, WantImage(0, 0, 0))
+    assert sent == [(1, WantImage(0, 0, 2))]
+    given = ImageOffer(2, b"", cluster.view(1), {1: 1}, 9, {})
+    middle.heard(1, given)
+    middle.heard(1, given)
+    assert sent[1:] == [(3, given)]
+    assert middle.wanted(3, WantImage(2, 0, 5))
+    middle.heard(1, ImageSlice(2, 0, 5, 9, b"last"))
+    assert sent[2:] == [(1, WantImage(2, 0, 5)), (3, ImageSlice(2, 0, 5, 9, b"last"))]
+
+
+def test_who_asks_for_an_image_further_on_is_told_when_the_link_there_is_lost() -> None:
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
+    middle, sent = passing(cluster, 2)
+    assert middle.wanted(3, WantImage(5, 7, 0))
+    middle.lost(1)
+    middle.lost(1)
+
+    assert sent[1:] == [(3, NoImage(5))]
+
+
+def test_a_question_for_an_image_that_all_pass_on_comes_to_an_end() -> None:
+    """C4."""
+    cluster = Cluster(1, 2, 3, others=(4,), edges=[(1, 2), (1, 3), (1, 4), (2, 3)])
+    ways: deque[tuple[int, int, ImageMessage]] = deque([(4, 1, WantImage(0, 0, 0))])
+
+    def put(id_: int, peer: int, message: ImageMessage) -> None:
+        ways.append((id_, peer, message))
+
+    rooms = {id_: Passing(cluster.members[id_].neighbours, partial(put, id_)) for id_ in (1, 2, 3)}
+    came = []
+    for _ in range(20):
+        if not ways:
+            break
+        source, peer, message = ways.popleft()
+        came.append((peer, message))
+        if peer == 4:
+            continue
+        if not isinstance(message, WantImage):
+            assert isinstance(message, NoImage)
+            rooms[peer].heard(source, message)
+        elif not rooms[peer].wanted(source, message):
+            put(peer, source, NoImage(message.image))
+
+    assert not ways
+    assert came[-1] == (4, NoImage(0))

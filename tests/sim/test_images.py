@@ -221,6 +221,34 @@ def test_an_image_goes_down_a_chain_hop_by_hop() -> None:
     play(6, script, keep=KEEP, links=links)
 
 
+def test_who_has_to_act_without_a_state_passes_on_an_image_for_who_is_behind_it() -> None:
+    """C4: Two of four are no majority, the fourth waited for an image of the third, and that one for the
+    fourth, to leave and take one itself: for ever (seed 770007).
+    """
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.kill("m", 4)
+        split.kill("n", 4)
+        await forgotten(split, 1, 2, 3)
+        split.kill("n", 3)
+        split.lose_disk("n3")
+        split.start_node(3)
+        await trio.sleep(2)
+        assert 3 not in split.nodes
+        assert split.bridges[3].status().active
+        split.start_bridge(4)
+        split.start_node(4)
+        await split.until()
+        await trio.sleep(1)
+        await split.end()
+
+    split = play(3, script, keep=KEEP, links=chain(4))
+    taken = [note.split()[1] for note in split.notes if "image_taken" in note]
+    assert taken == ["m4", "m3"]
+
+
 def dies_amid_an_image(host_name: str, k: int, *, power: bool, level: str = "fsync") -> bool:
     """Machine 3 takes an image from 2; this process dies before its k-th operation, and comes back."""
     died = False
