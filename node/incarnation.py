@@ -1,6 +1,7 @@
 """An incarnation: one life of the row store, how it begins and how it ends in order.
 
-    begin    a new name, where the old one cannot be trusted ─► START, synced (N7)
+    rename   a new name, where the old one cannot be trusted
+    begin    START, synced (N7)
     close    CLEAN ─► sync ─► index files of the sealed segments ─► of the open one
              full: once more in the space of the reserve, which the next start makes again
              full: the note `ended`, which needs no space
@@ -10,7 +11,7 @@ What `close` leaves makes the next start a quick one, and proves where the row e
 
 from __future__ import annotations
 
-from . import cbor, ended
+from . import cbor, ended, restored
 from .chronicle import Chronicle
 from .env import Disk, Env
 from .errors import Full
@@ -29,16 +30,24 @@ class Incarnation:
         self._disk, self._env, self._chronicle = disk, env, chronicle
         self._shelf, self._writer = shelf, writer
         self._number: int | None = None  # None: it has not begun
+        self._noted = False  # that the end of the row was lost, until the new name is durable
 
-    async def begin(self, number: int, level: str, *, new_name: bool) -> None:
+    async def rename(self) -> None:
+        """With the next `begin`.
+
+        Raises:
+            Full: nothing has changed.
+            DiskFailed.
+        """
+        await self._forget_lost()
+        self._chronicle.rename(self._env.rng.randbytes(UUID_BYTES))
+
+    async def begin(self, number: int, level: str) -> None:
         """
         Raises:
             Full, DiskFailed.
         """
         chronicle, writer = self._chronicle, self._writer
-        if new_name:
-            await self._forget_lost()
-            chronicle.rename(self._env.rng.randbytes(UUID_BYTES))
         if writer.open is None or writer.open.uuid != chronicle.uuid:
             await writer.roll()
         await ended.prepare(self._disk)
@@ -48,23 +57,29 @@ class Incarnation:
         writer.append(RecordKind.START, start.encode())
         chronicle.start(start)
         await writer.sync(mark=False)
+        if self._noted:
+            await restored.forget(self._disk)
         self._number = number
 
     async def _forget_lost(self) -> None:
         """Index files that may speak of what was lost with the end of the row: other items come there now.
 
+        They may be all that says that something was lost.
+
         Raises:
-            DiskFailed.
+            Full, DiskFailed.
         """
         last = 0 if self._writer.open is None else self._writer.open.number
         names = [n for n in await self._disk.names() if (index_number(n) or -1) >= last]
+        if not names:
+            return
         try:
+            self._noted |= await restored.note(self._disk)
             for name in names:
                 await self._disk.unlink(name)
-            if names:
-                await self._disk.sync_names()
+            await self._disk.sync_names()
         except OSError as error:
-            raise self._writer.fail("forgetting an index", error) from error
+            raise self._writer.refusal("forgetting an index", error) from error
 
     async def close(self, reserve: Reserve) -> None:
         """

@@ -202,12 +202,7 @@ def _named(names: Sequence[str]) -> str:
 async def _note(of_row: Disk) -> None:
     """The next start begins a new lineage."""
     try:
-        file = await of_row.open(restored.NAME, create=True)
-        try:
-            await file.sync()
-        finally:
-            file.close()
-        await of_row.sync_names()
+        await restored.note(of_row)
     except OSError as error:
         raise DiskFailed(f"the note {restored.NAME} could not be written: {error}") from error
 

@@ -2,6 +2,9 @@
 
 What the original took after it was copied is not here, though clients may have been told of it; and
 the original may still run.  So the start takes a new uuid, and begins a new lineage.
+
+A row that has lost its end is as such a copy.  Before a start forgets what says so, it leaves the note,
+for the next one, if it should die before its new uuid is durable.
 """
 
 from __future__ import annotations
@@ -11,6 +14,23 @@ from typing import Final
 from .env import Disk
 
 NAME: Final = "restored"
+
+
+async def note(disk: Disk) -> bool:
+    """Durable on return.  False: it was there before.
+
+    Raises:
+        OSError.
+    """
+    if await disk.exists(NAME):
+        return False
+    file = await disk.open(NAME, create=True)
+    try:
+        await file.sync()
+    finally:
+        file.close()
+    await disk.sync_names()
+    return True
 
 
 async def forget(disk: Disk) -> None:

@@ -314,8 +314,10 @@ class RowStore:
         Raises:
             Full, DiskFailed.
         """
-        new_name, self.exposed = self.exposed, False
-        await self._incarnation.begin(incarnation, self.options.level, new_name=new_name)
+        if self.exposed:
+            await self._incarnation.rename()
+            self.exposed = False
+        await self._incarnation.begin(incarnation, self.options.level)
 
     async def sync(self) -> None:
         """What was written before the call is durable after it.

@@ -194,7 +194,7 @@ class Writer:
         try:
             file = await self._disk.open(segment_file(number), create=True)
         except OSError as error:
-            raise self._refusal("making a segment", error) from error
+            raise self.refusal("making a segment", error) from error
         # No checkpoint from here on.  Until here, a sync may have added its mark to the old one.
         segment = Segment(
             number, chronicle.uuid, chronicle.position + 1, chronicle.position, 0, column=None
@@ -361,12 +361,12 @@ class Writer:
     def full(self) -> Full:
         return self._reserve.full()
 
-    def _refusal(self, what: str, error: OSError) -> Full | DiskFailed:
+    def refusal(self, what: str, error: OSError) -> Full | DiskFailed:
         return self.full() if error.errno == errno.ENOSPC else self.fail(what, error)
 
     def _take_back(self, segment: Segment, handle: Handle, error: OSError) -> Full | DiskFailed:
         """A part of a record may be there: what is written next begins where it began."""
-        refusal = self._refusal("a write", error)
+        refusal = self.refusal("a write", error)
         if isinstance(refusal, Full):
             try:
                 handle.file.truncate(segment.size)

@@ -466,6 +466,36 @@ def test_the_index_of_a_file_that_was_lost_is_not_taken_for_that_of_the_next_one
     assert (found.uuid, found.position, found.digest) == (uuid, position, digest)
 
 
+def test_a_start_that_dies_leaves_what_says_that_the_end_of_the_row_is_lost() -> None:
+    """Else the next one had the old name, with less than others were promised under it (U3)."""
+    for at in range(1, 100):
+        machine, tale = Machine(6), Tale()
+
+        async def work(tale: Tale, journal: Journal) -> None:
+            await tale.change_view(journal)
+            await journal.store.seal(1)
+            await tale.receive(journal, bundle(1, 3, 1, 1, 1500))
+            await tale.order(journal, bundle(1, 3, 1, 1, 1500))
+
+        async def lose(env: Env) -> None:
+            folder = await env.disk.folder("row")
+            await folder.unlink(segment_file(2))
+            await folder.sync_names()
+
+        machine.run(tale.life(work, orderly=True))
+        machine.run(lose)
+        machine.media.crash_before(at)
+        try:
+            machine.run(opened)
+            break
+        except SimCrashed:
+            pass
+        machine.media.power_loss() if at % 2 else machine.media.kill()
+        found = machine.run(opened)
+        assert found.uuid != tale.uuid, f"after a crash before operation {at}"
+        assert "row/restored" not in machine.media.paths()
+
+
 def test_the_index_of_a_file_that_lost_its_end_is_not_believed_once_the_row_goes_on_behind_it() -> (
     None
 ):
