@@ -10,8 +10,8 @@ as long as the row reaches back far enough.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 import attrs
@@ -25,6 +25,7 @@ from .housekeeping import Housekeeping, HousekeepingOptions
 from .keeper import Keeper
 from .keptrow import KeptRow
 from .lonerow import LoneRow
+from .numberfile import NumberFile
 from .numberfolder import NumberFolder
 from .numbergrowing import restored
 from .numbers import Numbers
@@ -133,8 +134,10 @@ async def recovered(
     """The keeper, caught up; and who counts what it had to apply again."""
     store = row.store
     keep = row.broken is not None
-    beginnings = await _beginnings(row, snapshots, folder)
+    beginnings = await _beginnings(row, snapshots)
     files = await folder.load(store.uuid, store.position, store.formers, keep=keep)
+    if row.stages and beginnings:
+        files = await _proven(files, max(snapshots.whole, default=0), folder)
     best: tuple[State, Numbers, frozenset[int]] | None = None
     begun: Snapshot | None = None
     for snapshot in beginnings:
@@ -201,12 +204,27 @@ def _knows_all(keeper: Keeper) -> bool:
     )
 
 
-async def _beginnings(
-    row: KeptRow, snapshots: Snapshots, folder: NumberFolder
-) -> list[Snapshot | None]:
+async def _proven(
+    files: Iterable[NumberFile], position: int, folder: NumberFolder
+) -> list[NumberFile]:
+    """Those that speak of nothing behind the newest snapshot: it has the rest, and the row all that follows.
+
+    Of that nobody knows whether it still lies where it lay: the bridge may have lost the end of the row, and
+    got it again from other machines.
+    """
+    proven = []
+    for file in files:
+        if file.cover.upto <= position:
+            proven.append(file)
+        else:
+            await folder.forget(file.cover.segment)
+    return proven
+
+
+async def _beginnings(row: KeptRow, snapshots: Snapshots) -> list[Snapshot | None]:
     """From where the rest of the row can be applied, the quickest first; None: from its first item."""
     found: list[Snapshot | None] = []
-    end, moved = row.store.position, list[int]()
+    end = row.store.position
     for position in await snapshots.positions():
         if position > end and row.broken is None:
             await snapshots.forget(position)  # of another row: this one will come to its position
@@ -219,7 +237,6 @@ async def _beginnings(
             continue
         try:
             why = await _misfit(row, snapshot)
-            has_moved = not why and await _has_moved(row, snapshot)
         except Corrupt as error:
             # The row is damaged there: nobody can tell whether they fit, so it is not used.
             snapshots.refused.append(f"snapshot at {position}: {error}")
@@ -227,16 +244,9 @@ async def _beginnings(
         if why:
             snapshots.refused.append(f"snapshot at {position}: {why}")
             await snapshots.forget(position)
-        elif has_moved:
-            snapshots.refused.append(f"snapshot at {position}: what is there lies elsewhere now")
-            moved.append(position)
         else:
             found.append(snapshot)
             snapshots.whole.insert(0, position)
-    if moved:
-        await folder.forget_behind(max(snapshots.whole, default=0))
-        for position in moved:
-            await snapshots.forget(position)
     if row.store.floor == 1:
         found.append(None)
     return found
@@ -257,21 +267,11 @@ async def _misfit(row: KeptRow, snapshot: Snapshot) -> str:
         return "the row does not reach back to it"
     if digest != identity.digest:
         return "the row has another digest at its position"
+    # The row may have lost its end since, and got it again from other machines: items are the same.
+    with suppress(NotFound):  # an image stands for that item, or it was dropped since
+        if snapshot.place not in (0, await store.place_of(identity.position)):
+            return "what is there lies elsewhere now"
     return ""
-
-
-async def _has_moved(row: KeptRow, snapshot: Snapshot) -> bool:
-    """The row has lost its end since, however that came, and got it again from other machines: items are the
-    same, and lie elsewhere.
-
-    Raises:
-        Corrupt: damage took what would tell.
-    """
-    try:
-        place = await row.store.place_of(snapshot.identity.position)
-    except NotFound:  # an image stands for that item, or it was dropped since
-        return False
-    return snapshot.place not in (0, place)
 
 
 def _first(state: State, topic_id: int, partition: int) -> int | None:

@@ -37,11 +37,16 @@ class NumberFolder:
         self, end: int, stores: Collection[bytes], segment: int
     ) -> list[tuple[str, int]]:
         """Whole files of this row, from `segment` on, that speak of items above position `end`."""
-        return [
-            (name, file.cover.upto)
-            for name, file in await self._speaking_of(end, _name(segment))
-            if file.store in stores
-        ]
+        found = []
+        for name in await self.names():
+            if name >= _name(segment):
+                try:
+                    file = await self._open(name)
+                except (Corrupt, OSError):
+                    continue  # it proves nothing; `load` tells of it
+                if file.store in stores and file.cover.upto > end:
+                    found.append((name, file.cover.upto))
+        return found
 
     async def names(self) -> list[str]:
         """Of the files that are there, oldest first."""
@@ -120,12 +125,6 @@ class NumberFolder:
         await self._folder.unlink(_name(segment))
         await self._folder.sync_names()
 
-    async def forget_behind(self, position: int) -> None:
-        """What came behind that lies elsewhere now."""
-        for name, _ in await self._speaking_of(position):
-            await self._folder.unlink(name)
-        await self._folder.sync_names()
-
     async def put(self, segment: int, pieces: Iterable[bytes]) -> bool:
         """A file that is not made here.  False: the disk is full.
 
@@ -139,20 +138,6 @@ class NumberFolder:
         for name in await self.names():
             await self._folder.unlink(name)
         await self._folder.sync_names()
-
-    async def _speaking_of(self, position: int, first: str = "") -> list[tuple[str, NumberFile]]:
-        """Whole files, from that name on, that speak of items behind it."""
-        found = []
-        for name in await self.names():
-            if name < first:
-                continue
-            try:
-                file = await self._open(name)
-            except (Corrupt, OSError):
-                continue  # it proves nothing; `load` tells of it
-            if file.cover.upto > position:
-                found.append((name, file))
-        return found
 
     async def _open(self, name: str) -> NumberFile:
         file = await self._folder.open(name)
