@@ -171,6 +171,14 @@ class Neighbours:
             )
             self.send(peer, link)
 
+    def follow_on(self) -> None:
+        """From where the row ends now, which what was followed did not bring: from further back nobody may keep
+        it any more.
+        """
+        if self.following.upstream is not None:
+            self.following.generation += 1
+            self.links_due = True
+
     def _catch_up(self) -> None:
         """From whom the row is followed, and if nobody has what comes next, from whom an image."""
         standing = self.standing

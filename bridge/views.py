@@ -102,8 +102,8 @@ class Views:
             return  # counters would not do: a relay may have dropped what it counted
         for bundle in old.rest(standing.delivered, cut):
             self.ordering.place(bundle)
-        self.neighbours.following.stop()  # from further back nobody may keep it any more
         self.install(view)
+        self.neighbours.follow_on()
 
     def install(self, view: View) -> None:
         """The mark is the next item of the row: made here, or followed."""
@@ -121,7 +121,7 @@ class Views:
 
     def based(self, view: View) -> None:
         """An image ends in this view: what was held of older ones does not count any more."""
-        self.neighbours.following.stop()  # from here on
+        self.neighbours.follow_on()
         self.ordering.old = None
         self.learn(view)
         self.ordering.old = None

@@ -258,6 +258,22 @@ def test_who_has_come_further_by_itself_is_served_from_there() -> None:
     assert cluster.acting() == [1, 2, 3]
 
 
+def test_an_observer_that_comes_into_the_next_view_by_itself_goes_on_following() -> None:
+    """C5, V8: it followed nobody then, until a beat said that somebody was ahead."""
+    cluster = Cluster(1, 2, 3, others=(4,))
+    cluster.submit(1, "a")
+    cluster.settle()
+    cluster.beats(2)
+    cluster.stop(3)
+    cluster.beats(20)
+    assert cluster.members[4].standing.installed == cluster.view(1).id == 2
+
+    cluster.submit(1, "b")
+    cluster.settle()
+
+    assert cluster.words(4) == ["a", "b"]
+
+
 def test_who_took_an_image_is_served_from_there() -> None:
     """C1, C4."""
     cluster = Cluster(1, 2, 3, others=(4,))
