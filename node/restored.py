@@ -22,15 +22,14 @@ async def note(disk: Disk) -> bool:
     Raises:
         OSError.
     """
-    if await disk.exists(NAME):
-        return False
+    is_new = not await disk.exists(NAME)
     file = await disk.open(NAME, create=True)
     try:
         await file.sync()
     finally:
         file.close()
     await disk.sync_names()
-    return True
+    return is_new
 
 
 async def forget(disk: Disk) -> None:
