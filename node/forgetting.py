@@ -9,6 +9,9 @@ The node says what is dead; here is the veto (N6).  A segment goes, or loses wha
 
 Before that a FLOOR record is durable.  It says from where on every item is whole, so that a file
 that is missing in the middle is told from one that was lost.
+
+Whoever asked may be gone before it is done, as a node whose process died: what has begun to take the place
+of something, or to go, is done to its end.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+
+import trio
 
 from . import cbor
 from .env import Disk, File
@@ -83,6 +88,11 @@ class Forgetting:
             going = [number for index, number in enumerate(going) if number == oldest[index]]
             self._note_floor([self._shelf.get(number) for number in going])
             await self._writer.sync()
+        with trio.CancelScope(shield=True):  # sim-ok: some names, and the dead take none away
+            await self._unlink(going)
+        return going
+
+    async def _unlink(self, going: list[int]) -> None:
         try:
             for number in going:
                 # In this order: an index without its segment tells that the segment was lost.
@@ -93,7 +103,6 @@ class Forgetting:
             await self._disk.sync_names()
         except OSError as error:
             raise self._writer.fail("dropping a segment", error) from error
-        return going
 
     async def rewrite(self, number: int, live: Collection[int]) -> int:
         """Leaves out what is dead if of its bodies those at the places `live` are not.
@@ -122,9 +131,8 @@ class Forgetting:
                 self._shelf.files.release(handle)
             # Closed before its name goes: all would wait while the blocks of an open one are freed.
             self._shelf.files.forget(number)
-            await self._replace(segment, aside, rewriting)
-        segment.rewritten = True
-        self._shelf.files.forget(number)  # somebody may have read it meanwhile
+            with trio.CancelScope(shield=True):  # sim-ok: some names, and the dead write none
+                await self._replace(segment, aside, rewriting)
         return rewriting.freed
 
     async def _copy(self, old: File, aside: str, rewriting: Rewriting) -> None:
@@ -143,22 +151,27 @@ class Forgetting:
             raise self._writer.full()
         await self._disk.rename(aside, segment_file(segment.number))
         await self._disk.sync_names()
+        segment.rewritten = True
+        self._shelf.files.forget(segment.number)  # somebody may have read it meanwhile
 
     @asynccontextmanager
     async def _aside(self, name: str) -> AsyncIterator[str]:
         """The name of a copy, of which nothing is left if it cannot take the place of the segment."""
         try:
             yield name
-        except (Full, Corrupt):
-            if await self._disk.exists(name):
-                await self._disk.unlink(name)
+        except (Full, Corrupt, trio.Cancelled):
+            await self._take_away(name)
             raise
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise self._writer.fail("rewriting a segment", error) from error
+            await self._take_away(name)
+            raise self._writer.full() from error
+
+    async def _take_away(self, name: str) -> None:
+        with trio.CancelScope(shield=True):  # sim-ok: a name, and the dead take none away
             if await self._disk.exists(name):
                 await self._disk.unlink(name)
-            raise self._writer.full() from error
 
     def _check_may_go(self, number: int) -> None:
         if number not in self.may_go():

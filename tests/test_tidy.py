@@ -54,6 +54,7 @@ SHELLS = {
     "node/writing.py": {"trio"},
     "node/scrubrounds.py": {"trio"},
     "node/snapshots.py": {"trio"},
+    "node/forgetting.py": {"trio"},
     "node/sparse.py": {"trio"},
     "node/mending.py": {"trio"},
     "node/numberfolder.py": {"trio"},

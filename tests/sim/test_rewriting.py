@@ -215,6 +215,75 @@ def test_a_segment_that_is_still_needed_is_not_rewritten() -> None:
     run(Machine(1), work)
 
 
+async def end_at(machine: Machine, path: str, work: Callable[[], Awaitable[object]]) -> None:
+    """Cancels who does that as soon as something else lies at the path."""
+
+    def content() -> bytes | None:
+        return machine.media.content(path) if path in machine.media.paths() else None
+
+    before = content()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work)
+        for _ in range(10_000):
+            await trio.lowlevel.checkpoint()
+            if content() != before:
+                break
+        nursery.cancel_scope.cancel()
+
+
+def test_a_segment_goes_as_a_whole_though_who_asked_ends_when_its_index_is_gone() -> None:
+    """Its node died: the file, of which nobody knew any more, stayed until the bridge started again."""
+    machine = Machine(1)
+
+    async def work(row: LoneRow, story: Story) -> None:
+        await fill(row, story)
+        await end_at(machine, "row/00000001.pos", partial(row.store.drop, [1]))
+        assert "row/00000001.seg" not in machine.media.paths()
+        assert row.store.segments()[0].number == DEAD
+
+    run(machine, work)
+
+
+def test_a_segment_is_replaced_though_who_asked_ends_when_its_index_says_so() -> None:
+    machine = Machine(1)
+
+    async def work(row: LoneRow, story: Story) -> tuple[list[Item], list[Item]]:
+        items = await fill(row, story)
+        live = items[10::LIVE_EVERY]
+        dead = [item for item in items if item not in live]
+        again = partial(row.store.rewrite, DEAD, {item.place for item in live})
+        await end_at(machine, "row/00000002.pos", again)
+        await check(row, story, live, dead)
+        return live, dead
+
+    live, dead = run(machine, work)
+    run(machine, lambda row, story: check(row, story, live, dead))
+
+
+def test_nothing_is_left_of_a_copy_if_who_asked_for_it_ends() -> None:
+    """And who asks next for the same waits until then."""
+    machine = Machine(1)
+
+    async def work(row: LoneRow, story: Story) -> None:
+        live = {item.place for item in (await fill(row, story))[10::LIVE_EVERY]}
+        before = machine.media.content(PATH)
+        again = partial(row.store.rewrite, DEAD, live)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end_at, machine, PATH + ".new", again)
+            await trio.lowlevel.checkpoint()
+            nursery.start_soon(again)
+        assert PATH + ".new" not in machine.media.paths()
+        assert row.store.segments()[DEAD - 1].rewritten
+        assert machine.media.content(PATH) != before
+
+        first = "row/00000001.seg.new"
+        await end_at(machine, first, partial(row.store.rewrite, 1, set()))
+        assert first not in machine.media.paths()
+        assert not row.store.segments()[0].rewritten
+
+    run(machine, work)
+
+
 @pytest.mark.parametrize("what", ["a flip in a live body", "a flip in a record", "a bad sector"])
 def test_a_damaged_segment_is_not_rewritten(what: str) -> None:
     machine = Machine(1)
