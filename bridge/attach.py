@@ -1,6 +1,7 @@
 """Attach: the node at its bridge, over a Unix socket (N1).
 
-One node at a time: a new one takes the place of an older one, which may be dead.  It is told items
+One node at a time: a new one takes the place of an older one, which may be dead, as soon as it has said
+that it is a node: whoever only looks whether somebody listens here takes nobody's.  It is told items
 from where it says, each round's in one write as soon as they are in the row, and some twenty times a
 second how far the row is durable (N4).  While it does not read, or does not take what it has read,
 nothing is kept for it: it is a cursor (follower.py).
@@ -8,7 +9,7 @@ nothing is kept for it: it is a cursor (follower.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import trio
@@ -62,11 +63,6 @@ class Attach:
 
     async def handle(self, given: trio.abc.Stream) -> None:
         stream: Stream = given  # type: ignore[assignment]  # those of an Env can do more
-        if self._node is not None:
-            self._node.leave()
-        self._came.set()
-        if self._left.is_set():
-            self._left = trio.Event()
         try:
             await self._serve(stream)
         except* DiskFailed as failed:  # else this would be the end of a connection only (L1)
@@ -74,8 +70,7 @@ class Attach:
 
     async def _serve(self, stream: Stream) -> None:
         async with trio.open_nursery() as nursery:
-            node = _Node(self._bridge, stream, nursery, self._note, self._answers)
-            self._node = node
+            node = _Node(self._bridge, stream, nursery, self._note, self._answers, self._comes_in)
             try:
                 await node.run()
             except (*GONE, Disconnected) as error:
@@ -88,6 +83,14 @@ class Attach:
                     self._node, self._came = None, trio.Event()
                     self._left.set()
             nursery.cancel_scope.cancel()
+
+    def _comes_in(self, node: _Node) -> None:
+        if self._node is not None and self._node is not node:
+            self._node.leave()
+        self._node = node
+        self._came.set()
+        if self._left.is_set():
+            self._left = trio.Event()
 
     async def wait_alone(self, seconds: float) -> None:
         """Until no node was here for so long."""
@@ -120,9 +123,11 @@ class _Node:
         nursery: trio.Nursery,
         note: Note,
         answers: Answers,
+        comes_in: Callable[[_Node], None],
     ) -> None:
         self._bridge, self._stream, self._nursery = bridge, stream, nursery
-        self._answers = answers
+        self._answers, self._comes_in = answers, comes_in
+        self._is_in = False  # it has the place
         self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
         self._follower: Follower | None = None
         self._image = FromNode(self.tell)
@@ -221,6 +226,10 @@ class _Node:
         bridge = self._bridge
         if kind == Said.ATTACH:
             self._last, self._attaches = wire.last_of(fields), True
+            self._is_in = True
+            self._comes_in(self)
+        elif not self._is_in:
+            raise Corrupt(f"somebody says {kind} to a bridge, and not first that it is its node")
         elif kind == Said.FOLLOW:
             self._follow(fields[0])
         elif kind == Said.TAKEN:

@@ -14,7 +14,7 @@ from duckrow.node import bridgedrow, columns, makers
 from duckrow.node import bridgewire as wire
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.bridgedstore import BridgedStore
-from duckrow.node.bridgewire import Welcome
+from duckrow.node.bridgewire import Said, Welcome
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Buffer, Env
 from duckrow.node.errors import DiskFailed, NoQuorum, Timeout
@@ -289,6 +289,32 @@ def test_a_second_node_takes_the_place_of_the_first() -> None:
         await split.end()
 
     play(6, script)
+
+
+def test_who_does_not_say_that_it_is_a_node_takes_the_place_of_none() -> None:
+    """Say who looks whether somebody listens there: the node was hung up on."""
+
+    async def look(env: Env) -> None:
+        for word in (b"", b"".join(wire.frame([int(Said.LACKS)])), b"".join(wire.frame([1, 99]))):
+            stream = await env.net.connect("m1", NODE_PORT)
+            if word:
+                await stream.send_all(word)
+                assert await stream.receive_some() == b"", "it is not answered"
+            await trio.sleep(0.1)
+            await stream.aclose()
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.world.start("x", look)
+        for _ in range(50):
+            await trio.sleep(0.02)
+            assert split.nodes[1].row.status().active
+        assert not split.world.host("x").alive
+        await split.end()
+
+    split = play(6, script)
+    assert not [note for note in split.notes if "bridge_lost" in note]
 
 
 def test_a_node_that_applies_nothing_is_not_sent_the_whole_row(
