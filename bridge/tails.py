@@ -21,6 +21,7 @@ from .pending import size_of
 from .standing import Standing
 
 DOUBLINGS_MAX = 2  # of the time that an answer is waited for
+TAIL_BUNDLES_MAX = 1_024  # what is told of each takes 60 bytes of a frame's head at most
 
 
 @attrs.define
@@ -88,7 +89,7 @@ def parts(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, ...]]:
     size = 0
     for bundle in bundles:
         more = size_of(bundle.commands)
-        if part and size + more > BUNDLE_BYTES_MAX:
+        if part and (size + more > BUNDLE_BYTES_MAX or len(part) == TAIL_BUNDLES_MAX):
             yield tuple(part)
             part, size = [], 0
         part.append(bundle)

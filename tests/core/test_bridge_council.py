@@ -26,8 +26,9 @@ from duckrow.bridge.messages import (
     Tail,
 )
 from duckrow.bridge.tails import parts
+from duckrow.bridge.wire import Encoder
 from duckrow.node.commands import Command
-from duckrow.node.limits import BUNDLE_BYTES_MAX, ORIGIN_BUNDLES_MAX
+from duckrow.node.limits import BUNDLE_BYTES_MAX, NUMBER_LIMIT, ORIGIN_BUNDLES_MAX
 from duckrow.node.row import Bundle
 
 # The wedge.
@@ -435,6 +436,20 @@ def test_a_large_tail_comes_in_parts_that_fit_a_frame() -> None:
     ]
 
     assert [len(part) for part in parts(bundles)] == [2, 2, 1]
+    assert [each for part in parts(bundles) for each in part] == bundles
+
+
+def test_a_tail_of_many_members_comes_in_parts_that_fit_a_frame() -> None:
+    """V6: What some 35 have under way had not: the link was hung up on, and the next view never accepted."""
+    last = NUMBER_LIMIT - 1
+    bundles = [
+        bundle(origin, last - s, view=last)._replace(lamport=last, stamp=last)
+        for origin in range(1, 31)
+        for s in range(ORIGIN_BUNDLES_MAX)
+    ]
+
+    for part in parts(bundles):
+        assert Encoder().encode(Control(last, last, last, last, Tail(last, part)))
     assert [each for part in parts(bundles) for each in part] == bundles
 
 
