@@ -20,10 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from duckrow.node.limits import ORIGIN_BUNDLES_MAX
+from duckrow.node.limits import ORIGIN_BUNDLES_MAX, ORIGIN_BYTES_MAX
 from duckrow.node.row import Bundle, View
 
 from .messages import Acks
+from .pending import size_of
 
 
 class Gap(Exception):
@@ -39,6 +40,16 @@ class Stream:
     journaled: int = 0
     durable: int = 0
     bundles: dict[int, Bundle] = attrs.field(factory=dict)  # by s; those past `have` are of a tail
+    _sizes: dict[int, int] = attrs.field(factory=dict, init=False)  # bytes, by s, where asked for
+
+    def holds_too_much(self) -> bool:
+        """The oldest was delivered by its origin, which makes no more while so much is under way (B1)."""
+        if self.base < self.have - ORIGIN_BUNDLES_MAX:
+            return True
+        under_way = range(self.base + 1, self.have)  # all of it, when the last one was made
+        sizes = self._sizes
+        self._sizes = {s: sizes.get(s) or size_of(self.bundles[s].commands) for s in under_way}
+        return sum(self._sizes.values()) >= ORIGIN_BYTES_MAX
 
 
 @attrs.define
@@ -120,12 +131,13 @@ class Streams:
 
     def drop_older(self) -> None:
         """What the next view may ask a voter for that follows too slowly is no older than this: an origin
-        that makes one more has delivered what it made so many before (B1, F10).
+        that makes one more has delivered what it made so many before, or so many bytes (B1, F10).  And
+        all of it goes over one link to who is fed from here, which takes no more at a time.
 
         What it has accepted with the next view stays: it has to be able to install that by itself (V6).
         """
         for stream in self.of.values():
-            while stream.base < stream.have - ORIGIN_BUNDLES_MAX:
+            while stream.holds_too_much():
                 stream.base += 1
                 if stream.base > stream.journaled:
                     stream.bundles.pop(stream.base, None)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from core.bridgekit import acks, bundle, view
 from duckrow.bridge.effects import Effect, Journal
 from duckrow.bridge.streams import Gap, Streams
+from duckrow.node.commands import Command
+from duckrow.node.limits import MIB, ORIGIN_BUNDLES_MAX
 
 
 def streams(*members: int) -> Streams:
@@ -91,6 +93,23 @@ def test_counters_are_not_possession() -> None:
     assert found.of[1].base == 2
     assert found.lacks({}, {1: 3})
     assert not found.lacks({1: 2}, {1: 3})
+
+
+def test_a_voter_that_is_no_member_holds_no_more_of_each_than_that_may_have_under_way() -> None:
+    """F6, F10: 64 bundles may be 256 MiB.  Who was fed from there was sent all of it at once, and hung up on as
+    one that is too slow, again and again.
+    """
+    found = streams()
+    large = Command(b"head", bytes(3 * MIB))
+    for s in range(1, 11):
+        found.take(bundle(1, s)._replace(commands=(large,)))
+        found.drop_older()
+    for s in range(1, 2 * ORIGIN_BUNDLES_MAX):
+        found.take(bundle(2, s))
+        found.drop_older()
+
+    assert [each.s for each in found.after(1, 0)] == [8, 9, 10], "7 was delivered when 10 was made"
+    assert len(list(found.after(2, 0))) == ORIGIN_BUNDLES_MAX
 
 
 def test_a_tail_does_not_move_the_feed() -> None:
