@@ -46,6 +46,8 @@ class Handing:
     outbox: Outbox
     neighbours: Neighbours
     pending: Pending
+    # Too much is staged here, as where no node runs.
+    is_full: bool = attrs.field(default=False, init=False)
     _given: tuple[Command, ...] = attrs.field(default=(), init=False)
     _given_to: int = attrs.field(default=0, init=False)
     _given_at: float = attrs.field(default=0.0, init=False)
@@ -85,7 +87,7 @@ class Handing:
 
     def hear(self, source: int, hand: Hand) -> None:
         """At a member.  If too much waits here already it comes again; what was taken is not."""
-        if not self.standing.active or self._has_taken(source, hand):
+        if not self.standing.active or self.is_full or self._has_taken(source, hand):
             return
         if self.pending.submit(hand.commands):
             self._taken[source] = _Taken(hand.commands)

@@ -301,6 +301,7 @@ class Bridge:
     def _feed(self) -> None:
         """All that came since the last round."""
         member, now = self.member, trio.current_time()
+        member.handing.is_full = self.staging.is_full
         for event in self._mailbox.take():
             match event:
                 case Heard(peer, messages):

@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from duckrow.bridge import attach, follower, links
+from duckrow.bridge import attach, follower, links, staging
 from duckrow.bridge.founding import Listed
 from duckrow.bridge.process import Bridge
 from duckrow.node import columns, makers, output
@@ -395,3 +395,29 @@ def test_a_machine_that_is_to_be_a_witness_accepts_nothing_before_it_knows_a_vie
         await done.wait()
 
     World(1).run(main)
+
+
+def test_a_member_without_a_node_takes_no_more_from_a_retired_one_than_it_may_have_staged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R3, N6: Nobody settles it there, and each new segment begins with the list of what is staged."""
+
+    async def script(split: Split) -> None:
+        await begin_alone(split)
+        told: list[object] = []
+        for seq in range(1, 11):
+            accept_large(split, seq, told, size=200 * KIB)
+            await trio.sleep(0.1)
+        assert told == 10 * [Result(Code.WAITING)]
+        monkeypatch.setattr(staging, "STAGES_MAX", 4)
+        split.kill("n", 2)
+        await split.nodes[3].row.administer({"what": "retire", "node": "m1"})
+        split.world.net.heal()
+        await trio.sleep(20)
+        assert len(split.bridges[2].staging.bundles) == 5
+        split.start_node(2)
+        with trio.fail_after(60):
+            while 2 not in split.nodes or last(split, "large") < 10:
+                await trio.sleep(0.1)
+
+    play(31, script)
