@@ -91,11 +91,12 @@ class Mailbox(Protocol):
 class Connection:
     """One that is through its handshake."""
 
-    __slots__ = ("closed", "hello", "sending", "stream", "waits")
+    __slots__ = ("begun", "closed", "hello", "sending", "stream", "waits")
 
     def __init__(self, stream: Stream, hello: Hello, encoder: Encoder) -> None:
         self.stream, self.hello = stream, hello
         self.sending = Sending(encoder)
+        self.begun = False  # the protocol knows of it
         self.waits = False  # a task waits until the socket takes more
         self.closed = False
 
@@ -153,10 +154,15 @@ class Links:
 
     # -- what the bridge says ---------------------------------------------------------------
 
+    def begin(self, peer: int) -> None:
+        """Its Up was heard.  What is said before is meant for the connection before, and is lost with that."""
+        if (connection := self._connections.get(peer)) is not None:
+            connection.begun = True
+
     def put(self, peer: int, message: Message) -> None:
         """Goes out with the next flush; lost, if the link is not up."""
         connection = self._connections.get(peer)
-        if connection is not None:
+        if connection is not None and connection.begun:
             connection.sending.put(message)
             self._dirty[peer] = None
 

@@ -312,6 +312,7 @@ class Bridge:
                         if type(message) in BETWEEN_STORES:
                             self._heard(peer, message)
                 case Up(peer):
+                    self.links.begin(peer)
                     member.link_up(peer, now)
                 case Down(peer, by_peer):
                     self._serving.stop(peer)

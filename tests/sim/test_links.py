@@ -37,6 +37,7 @@ class End:
     notes: list[str] = attrs.field(factory=list)
     room: trio.Event | None = None  # there is none until it is set
     heard: list[float] = attrs.field(factory=list)  # when something came
+    busy: bool = False  # with a round, after which it looks at what came
     over: bool = False  # what the end of the world does is of no interest
     standby: tuple[int, ...] = ()  # of the peers
     links: Links = attrs.field(init=False)
@@ -44,6 +45,8 @@ class End:
     def post(self, event: Event) -> None:
         if not self.over:
             self.events.append(event)
+            if isinstance(event, Up) and not self.busy:
+                self.links.begin(event.peer)
 
     async def bring(self, heard: Heard, _size: int) -> None:
         if self.over:
@@ -256,6 +259,32 @@ def test_the_link_of_a_process_that_came_back_takes_the_place_of_the_old_one() -
 
     play(script, one, two)
     assert two.events == [Up(1), Down(1), Up(1)]
+
+
+def test_what_is_said_in_a_round_that_began_before_a_connection_does_not_go_over_it() -> None:
+    """F4: A round waits for a new segment, and a link is there anew meanwhile: what it says next would be
+    behind a beginning that was never said there, which is an alarm.
+    """
+    one, two = End(1), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(1)
+        one.busy = True
+        say(one, 2, Base(1, 2, 3))
+        await trio.sleep(0.1)
+        world.net.reset_some(1.0)
+        await trio.sleep(2)
+        assert one.events == [Up(2), Down(2, by_peer=True), Up(2)]
+        say(one, 2, Base(1, 2, 4))
+        await trio.sleep(0.1)
+        one.links.begin(2)
+        say(one, 2, Base(1, 2, 5))
+        await trio.sleep(0.1)
+
+    play(script, one, two)
+    said = [event for event in two.events if not isinstance(event, Down)]
+    assert said == [Up(1), Base(1, 2, 3), Up(1), Base(1, 2, 5)]
 
 
 def test_who_has_another_secret_never_comes_in() -> None:
