@@ -13,7 +13,8 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -36,6 +37,7 @@ class Supervisor:
         self.starts = 0
         self.is_proven = False  # it has served its node: what ends it now may pass
         self._command, self._lock = [*command], folder / BRIDGE_LOCK
+        self._send: Callable[[signal.Signals], object] | None = None  # to it, and to no later one
         self._told_to_end = 0  # the process; told twice, a bridge ends at once
         self._stop = trio.Event()
         self._ended = trio.Event()
@@ -69,8 +71,8 @@ class Supervisor:
         while not self._stop.is_set():
             began = trio.current_time()
             try:
-                if (pid := holder(self._lock)) is not None:
-                    await self._adopt(pid)
+                if holder(self._lock) is not None:
+                    await self._adopt()
                 else:
                     await self._start()
             except OSError as error:
@@ -90,35 +92,42 @@ class Supervisor:
         process = await trio.lowlevel.open_process(
             self._command, stdin=subprocess.DEVNULL, start_new_session=True
         )
-        self.pid = process.pid
+        self.pid, self._send = process.pid, process.send_signal
         log.info("bridge_started pid=%d", process.pid)
         try:
             if self._stop.is_set():
                 self._end_in_order()
             code = await process.wait()
         finally:
-            self.pid = 0
+            self.pid, self._send = 0, None
         if self._stop.is_set():
             return
         log.warning("bridge_ended code=%d", code)
         if code > 0 and not self.is_proven:
             raise DiskFailed(f"the bridge ended with exit code {code}; it says why above")
 
-    async def _adopt(self, pid: int) -> None:
-        self.pid = pid
-        if pid:
-            log.info("bridge_adopted pid=%d", pid)
+    async def _adopt(self) -> None:
+        while True:
+            pid = holder(self._lock)
+            if pid is None:
+                return
+            fd = _watched(pid)
+            if fd is not None and holder(self._lock) == pid:
+                break
+            if fd is not None:
+                os.close(fd)
+            # It has yet to say who it is: until then the number of the one before is there, or none.
+            await trio.sleep(LOOK_SECONDS)
+        self.pid, self._send = pid, partial(signal.pidfd_send_signal, fd)
+        log.info("bridge_adopted pid=%d", pid)
         try:
             if self._stop.is_set():
                 self._end_in_order()
-            while holder(self._lock) == pid:
-                if pid:
-                    await _end_of(pid)
-                else:
-                    await trio.sleep(LOOK_SECONDS)  # it has yet to say who it is
+            await trio.lowlevel.wait_readable(fd)
         finally:
-            self.pid = 0
-        if pid and not self._stop.is_set():
+            self.pid, self._send = 0, None
+            os.close(fd)
+        if not self._stop.is_set():
             log.warning("bridge_lost pid=%d", pid)
 
     def _end_in_order(self) -> None:
@@ -127,21 +136,16 @@ class Supervisor:
             self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.pid:
+        if self._send is not None:
             try:
-                os.kill(self.pid, number)
+                self._send(number)
             except ProcessLookupError:
                 pass  # it has just ended
 
 
-async def _end_of(pid: int) -> None:
-    """Waits for it, of a process that is not a child of this one."""
+def _watched(pid: int) -> int | None:
+    """What is readable when it has ended, of a process that is not a child of this one."""
     try:
-        fd = os.pidfd_open(pid)
+        return os.pidfd_open(pid) if pid else None
     except ProcessLookupError:
-        await trio.lowlevel.checkpoint()
-        return
-    try:
-        await trio.lowlevel.wait_readable(fd)
-    finally:
-        os.close(fd)
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,19 @@ from typing import Any
 import pytest
 import trio
 
+from duckrow.node import supervising
 from duckrow.node.companions import Companion
+from duckrow.node.locks import BRIDGE_LOCK, holder
 from duckrow.node.supervising import Supervisor
 
 BRIDGE = sys.executable, "-c", "import signal; signal.pause()"
+LOCKED = """
+import fcntl, os, signal, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(fd, fcntl.LOCK_EX)
+os.write(fd, str(os.getpid()).encode())
+signal.pause()
+"""
 COMPANION = sys.executable, "-c", "import sys; sys.stdin.read()"
 
 
@@ -73,3 +83,35 @@ def test_a_first_bridge_that_cannot_be_started_is_told_at_once(
 
     with pytest.raises(BlockingIOError, match="no memory"):
         trio.run(main)
+
+
+def test_who_has_the_number_of_the_bridge_before_is_neither_waited_for_nor_told_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a moment the lock of a bridge tells the number of the one before, which was killed, or none."""
+
+    async def main() -> None:
+        lock = tmp_path / BRIDGE_LOCK
+        other = await trio.lowlevel.open_process(BRIDGE)
+        bridge = await trio.lowlevel.open_process((sys.executable, "-c", LOCKED, str(lock)))
+        before = [0, other.pid, 0]
+        monkeypatch.setattr(
+            supervising, "holder", lambda path: before.pop(0) if before else holder(path)
+        )
+        with trio.fail_after(10):
+            while holder(lock) != bridge.pid:
+                await trio.sleep(0.01)
+            supervisor = Supervisor(BRIDGE, tmp_path)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(supervisor.run)
+                while supervisor.pid != bridge.pid:
+                    assert supervisor.pid == 0
+                    await trio.sleep(0.01)
+                await supervisor.stop()
+            assert await bridge.wait() == -signal.SIGTERM
+        assert other.poll() is None
+        assert supervisor.starts == 0
+        other.kill()
+        await other.wait()
+
+    trio.run(main)
