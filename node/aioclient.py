@@ -37,12 +37,22 @@ class Client(AsyncClient):
         self._task.cancel()
         await asyncio.wait([self._task])
 
+    def _leave(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
     async def _result(self, call: Call, seconds: float) -> Any:
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(max(0.0, seconds), self._give_up, call)
+        heard = self._core.heard
+
+        def too_late() -> None:
+            self._in_vain(call, heard, seconds)
+            self._give_up(call)
+
+        timer = loop.call_later(max(0.0, seconds), too_late)
         try:
             if call.done:
                 await asyncio.sleep(0)

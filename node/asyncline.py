@@ -113,6 +113,13 @@ class AsyncLine(ABC):
             self._core.give_up(call, self._too_late())
             self._kick()
 
+    def _in_vain(self, call: Call, heard: int, seconds: float) -> None:
+        """It was waited for so long.  A node that stands still, or waits for its disk, keeps its connections:
+        what is asked next is asked of another one, if nothing came at all.
+        """
+        if not call.done and seconds >= DIAL_SECONDS and self._core.is_silent(heard):
+            self._leave()
+
     def _too_late(self, more: str = "") -> Timeout:
         """What whoever waited is told."""
         where = " or ".join(map(str, self._addresses))
@@ -144,6 +151,10 @@ class AsyncLine(ABC):
     @abstractmethod
     async def _end(self) -> None:
         """Its tasks and its connection."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """This connection, for the next node."""
 
     @abstractmethod
     def _now(self) -> float:

@@ -85,12 +85,16 @@ class Line:
         """
         if self.process != os.getpid():
             raise Disconnected("this was begun before the process was forked")
+        heard, began = self._core.heard, time.monotonic()
         try:
             while not call.done:
                 self._go_on(call, deadline)
                 if not call.done and self.is_closed:
                     self._core.fail(Disconnected("this client was closed"))
                 if not call.done and time.monotonic() >= deadline:
+                    # One that stands still, or waits for its disk, keeps its connections.
+                    if deadline - began >= DIAL_SECONDS and self._core.is_silent(heard):
+                        self._cut()  # another one is asked next
                     self.give_up(call)
         except BaseException:
             self._interrupted()

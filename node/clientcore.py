@@ -87,6 +87,7 @@ class ClientCore:
         self._behind: DuckrowError | None = None  # nor was the last read served
         self._others = others  # other nodes can be asked
         self._is_turned_away = False  # over this connection: another node may take it
+        self.heard = 0  # how often something came
 
     # -- what a user wants ------------------------------------------------------------------------
 
@@ -249,6 +250,10 @@ class ClientCore:
         """Nothing of what we want was turned away since it was done last."""
         return self._greeted and not (self._refusal or self._behind)
 
+    def is_silent(self, heard: int) -> bool:
+        """Nothing came since then of a node that has let us in, and others can be asked."""
+        return self._others and self._greeted and self.heard == heard
+
     def check_turned_away(self) -> None:
         """
         Raises:
@@ -357,6 +362,7 @@ class ClientCore:
     # -- answers --------------------------------------------------------------------------------------
 
     def _take_all(self) -> None:
+        self.heard += 1
         while (frame := self.frames.next_frame()) is not None:
             told = requests.result_in_answer(frame.head) if self._greeted else None
             order = None if told is None else self._orders.get(told[0])

@@ -70,16 +70,21 @@ class Client(AsyncClient):
         # What the caller raised is raised by itself, and not in a group.
         await self._manager.__aexit__(None, None, None)
 
+    def _leave(self) -> None:
+        self._connection.cancel()
+
     def _now(self) -> float:
         return trio.current_time()
 
     async def _result(self, call: Call, seconds: float) -> Any:
+        heard = self._core.heard
         try:
             if call.done:
                 await trio.lowlevel.checkpoint()
             else:
                 with trio.move_on_after(max(0.0, seconds)):
                     await _done(call)
+                self._in_vain(call, heard, seconds)
         finally:
             self._give_up(call)
         return call.result()
@@ -167,7 +172,9 @@ class Client(AsyncClient):
             DuckrowError, OSError, trio.BrokenResourceError: why it ended.
         """
         address, seconds = self._next()
+        what = "hello"
         with trio.move_on_after(seconds) as scope:
+            self._connection = scope
             stream = await self._dial(address)
             try:
                 self._out.clear()
@@ -177,7 +184,7 @@ class Client(AsyncClient):
                 while True:
                     await self._receive(stream)
                     if self._core.is_greeted and scope.deadline != math.inf:
-                        scope.deadline = math.inf
+                        scope.deadline, what = math.inf, "answer"
                         self._trouble = None
                     if self._core.is_served:
                         backoff.worked()
@@ -185,7 +192,7 @@ class Client(AsyncClient):
             finally:
                 self._stream = None
                 await trio.aclose_forcefully(cast(trio.abc.AsyncResource, stream))
-        raise Disconnected(f"no hello came from {address}")
+        raise Disconnected(f"no {what} came from {address}")
 
     async def _dial(self, address: Address) -> Stream:
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import trio.testing
 import duckrow
 from duckrow.node.asyncclient import AsyncClient
 from duckrow.node.blocking import Client
+from duckrow.node.errors import Timeout
 from duckrow.node.overview import CLIENTS_PAGE, PAGE
 
 
@@ -388,3 +390,63 @@ def test_a_machine_that_falls_silent_is_noticed_in_ten_seconds(run: Callable[...
 
     with duckrow.Node(listen="tcp://127.0.0.1:0") as over_tcp:
         run(over_tcp.url, use)
+
+
+def _forward(source: socket.socket, target: socket.socket, stands_still: threading.Event) -> None:
+    while data := source.recv(4096):
+        if not stands_still.is_set():
+            target.sendall(data)
+
+
+@pytest.fixture
+def standing() -> Iterator[tuple[str, threading.Event]]:
+    """Two ways to a node; and what lets nothing more through on the first, and hangs up on nobody."""
+    stands_still = threading.Event()
+    with (
+        duckrow.Node(listen="tcp://127.0.0.1:0") as node,
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(("127.0.0.1", int(node.url.rpartition(":")[2]))) as far,
+    ):
+
+        def serve() -> None:
+            near, _ = server.accept()
+            with near:
+                back = threading.Thread(target=_forward, args=(far, near, stands_still))
+                back.start()
+                _forward(near, far, stands_still)
+                far.shutdown(socket.SHUT_RDWR)
+                back.join()
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        first = f"127.0.0.1:{server.getsockname()[1]}"
+        yield node.url.replace("duck://", f"duck://{first},"), stands_still
+        serving.join()
+
+
+@BOTH
+def test_who_has_several_nodes_leaves_one_of_which_nothing_comes(
+    run: Callable[..., None], standing: tuple[str, threading.Event]
+) -> None:
+    url, stands_still = standing
+
+    async def use(row: AsyncClient) -> None:
+        await row.topics()
+        stands_still.set()
+        with pytest.raises(Timeout):
+            await row.topics()
+        await row.topics()
+
+    run(url, use, timeout=1.0)
+
+
+def test_a_blocking_client_of_several_nodes_leaves_one_of_which_nothing_comes(
+    standing: tuple[str, threading.Event],
+) -> None:
+    url, stands_still = standing
+    with duckrow.connect(url, timeout=1.0) as row:
+        row.topics()
+        stands_still.set()
+        with pytest.raises(Timeout):
+            row.topics()
+        row.topics()

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from duckrow.node import columns, makers
+from duckrow.node.cache import Cache
 from duckrow.node.effects import Code, Result
 from duckrow.node.errors import Conflict, NoQuorum, Refused, Timeout
 from duckrow.node.server import Server
@@ -523,5 +524,39 @@ def test_a_barrier_makes_a_read_new() -> None:
                 await here.produce("t", b"%d" % number)
                 await there.barrier()
                 assert len(await values(there)) == number
+
+    run(use)
+
+
+def test_a_client_of_several_nodes_leaves_one_of_which_nothing_comes() -> None:
+    """It stands still, or its disk does, and keeps its connections: each call had cost all of its time."""
+
+    async def use(town: Town) -> None:
+        async with town.client(1, 2, timeout=2.0) as row:
+            assert (await row.produce("t", b"one")).number == 1
+            town.world.pause("n1")
+            with pytest.raises(Timeout):
+                await row.topics()
+            assert [entry.value for entry in await row.pull("t")] == [b"one"]
+            assert (await row.produce("t", b"two")).number == 2
+            town.world.resume("n1")
+
+    run(use)
+
+
+def test_what_a_node_cannot_read_while_its_bridge_is_away_is_read_at_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has only the newest in memory: each call had waited there, and ended with Timeout."""
+    monkeypatch.setattr(Cache, "get", lambda *_: None)
+
+    async def use(town: Town) -> None:
+        async with town.client(1, 2, timeout=2.0) as row:
+            for value in (b"one", b"two", b"three"):
+                await row.produce("t", value)
+            town.world.kill("m1")
+            with pytest.raises(Timeout):
+                await row.pull("t")
+            assert [entry.value for entry in await row.pull("t")] == [b"one", b"two", b"three"]
 
     run(use)
