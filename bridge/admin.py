@@ -23,7 +23,7 @@ from .electorate import Voter, incarnation_of, voter_of
 from .founding import Listed
 from .messages import Change
 from .process import Bridge
-from .telling import told
+from .telling import strangers_of, told
 
 AGAIN_SECONDS: Final = 0.25
 WAIT_SECONDS_MAX: Final = 3600.0
@@ -89,7 +89,7 @@ class Admin:
         view = standing.newest
         if standing.active or not view.id:
             return "" if view.id else "this machine is in no cluster yet"
-        alive, strangers = self._alive(), self._bridge.strangers()
+        alive, strangers = self._alive(), strangers_of(self._bridge)
         there = [voter for voter in view.voters if voter[0] in alive - strangers]
         away = [self._name(v[0]) for v in view.voters if v[0] not in alive]
         wiped = [self._name(id_) for id_ in sorted(alive & strangers)]

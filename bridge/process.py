@@ -32,7 +32,6 @@ from duckrow.node.scrubrounds import ScrubRounds, tell_of_scrub
 from duckrow.node.segments import Segment
 
 from . import effects as do
-from .electorate import missing
 from .follower import Follower
 from .founding import LINEAGE_BITS
 from .giving import Giving
@@ -52,6 +51,7 @@ from .staging import Staging
 from .standby import Standby
 from .syncing import Syncing
 from .taking import Taking
+from .telling import status_of
 
 BETWEEN_STORES: Final = frozenset((Ask, Mended, WantImage, ImageOffer, ImageSlice, NoImage))
 DIGESTS_EVERY: Final = 1024  # positions
@@ -252,36 +252,7 @@ class Bridge:
         self._rounds.wake()
 
     def status(self) -> RowStatus:
-        standing, store = self.member.standing, self.store
-        return RowStatus(
-            active=standing.active,
-            members=tuple(member.id for member in standing.newest.members),
-            position=store.position,
-            durable=min(store.position, store.durable_position),
-            view=standing.newest.id,
-            disk=store.reserve.state,
-            missing=() if standing.active else self._missing(),
-            witness=standing.is_witness,
-        )
-
-    def _missing(self) -> tuple[str, ...]:
-        """Without which machines nothing can be ordered; none: what there is, is enough."""
-        standing, charter = self.member.standing, self.options.charter
-        reached, name = set(self.member.neighbours.routes.paths), self.options.name_of
-        if standing.newest.id:
-            away, how = missing(standing.newest, reached - self.strangers()), "with its former disk"
-        else:  # it is founded when all are there (G1), and somebody's cluster file may say otherwise
-            asking = reached & {standing.id, *self.member.calling.joins()}
-            founders = charter.founders if charter is not None else ()
-            away, how = [each[0] for each in founders if each[0] not in asking], "as a founder"
-        return tuple([f"{name(id_)} {how}" if id_ in reached else name(id_) for id_ in away])
-
-    def strangers(self) -> set[int]:
-        """Who is there in the place of a voter with another disk: it promises nothing (U2)."""
-        disks = {id_: hello.uuid for id_, hello in self.links.linked().items()}
-        disks |= {id_: join.uuid for id_, join in self.member.calling.joins().items()}
-        voters = self.member.standing.newest.voters
-        return {id_ for id_, _, uuid, _ in voters if disks.get(id_, uuid) != uuid}
+        return status_of(self)
 
     # -- rounds -----------------------------------------------------------------------------
 

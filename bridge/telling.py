@@ -4,10 +4,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from duckrow.node.row import RowStatus
+
+from .electorate import missing
+
 if TYPE_CHECKING:
     from .process import Bridge
 
 WAITED_BEATS: Final = 5  # so long an ack may take before somebody is said to be waited for
+
+
+def status_of(bridge: Bridge) -> RowStatus:
+    standing, store = bridge.member.standing, bridge.store
+    return RowStatus(
+        active=standing.active,
+        members=tuple(member.id for member in standing.newest.members),
+        position=store.position,
+        durable=min(store.position, store.durable_position),
+        view=standing.newest.id,
+        disk=store.reserve.state,
+        missing=() if standing.active else _missing(bridge),
+        witness=standing.is_witness,
+    )
+
+
+def _missing(bridge: Bridge) -> tuple[str, ...]:
+    """Without which machines nothing can be ordered; none: what there is, is enough."""
+    standing, charter = bridge.member.standing, bridge.options.charter
+    reached, name = set(bridge.member.neighbours.routes.paths), bridge.options.name_of
+    if standing.newest.id:
+        away, how = missing(standing.newest, reached - strangers_of(bridge)), "with its former disk"
+    else:  # it is founded when all are there (G1), and somebody's cluster file may say otherwise
+        asking = reached & {standing.id, *bridge.member.calling.joins()}
+        founders = charter.founders if charter is not None else ()
+        away, how = [each[0] for each in founders if each[0] not in asking], "as a founder"
+    return tuple([f"{name(id_)} {how}" if id_ in reached else name(id_) for id_ in away])
+
+
+def strangers_of(bridge: Bridge) -> set[int]:
+    """Who is there in the place of a voter with another disk: it promises nothing (U2)."""
+    disks = {id_: hello.uuid for id_, hello in bridge.links.linked().items()}
+    disks |= {id_: join.uuid for id_, join in bridge.member.calling.joins().items()}
+    voters = bridge.member.standing.newest.voters
+    return {id_ for id_, _, uuid, _ in voters if disks.get(id_, uuid) != uuid}
 
 
 def told(bridge: Bridge, now: float) -> dict[str, Any]:
@@ -41,8 +80,8 @@ def _link(bridge: Bridge, id_: int, now: float) -> dict[str, Any]:
 
 def _waiting_for(bridge: Bridge) -> list[str]:
     """Without whom nothing goes on; empty: nothing stands still, or not for a neighbour."""
-    if missing := bridge.status().missing:
-        return list(missing)
+    if away := bridge.status().missing:
+        return list(away)
     if not bridge.member.standing.active:
         return []
     seconds = WAITED_BEATS * bridge.options.timing.beat
