@@ -71,8 +71,8 @@ class Consumer:
                 pull.outcome, done = FAIL, self._begin_anew(topic, error)
             else:
                 if found is not None:
-                    pull.numbers = [entry.number for entry in found]
                     pull.values = self._values(found)
+                    pull.numbers = [entry.number for entry in found]
                     pull.missing, pull.outcome = found.missing, OK
                     done = pull.numbers[-1] if found else done + found.missing
                     if rng.random() < 0.02:
@@ -114,8 +114,8 @@ class Consumer:
                 if entry.number <= done:
                     self._seen.problem("poll-nonmonotonic", f"{entry} was followed after {done}")
                     return  # or it would never come to an end
-                pull.numbers = [entry.number]
                 pull.values = self._values([entry])
+                pull.numbers = [entry.number]
                 pull.missing = entry.number - 1 - done
                 pull.outcome, done = OK, entry.number
             except Damaged as damage:
@@ -212,11 +212,12 @@ class Consumer:
                 continue
             pull = self._begin(topic, partition, done[partition], len(mine))  # others' count, too
             pull.began, pull.ended, pull.outcome = began, trio.current_time(), OK
-            pull.numbers = [entry.number for entry in mine]
             pull.values = self._values(mine)
+            pull.numbers = [entry.number for entry in mine]
             pull.missing = found.missing
 
     def _values(self, entries: Entries | list[Entry]) -> list[str]:
+        """First of all that is noted: what is garbled ends its reader here."""
         for entry in entries:
             if entry.key not in (None, key_of(entry.value)):
                 self._seen.problem("wrong-key", f"{entry.key!r} with {entry.value!r}")
