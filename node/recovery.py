@@ -313,13 +313,13 @@ class Recovery(Evidence):
         if kind == RecordKind.SEGMENT:
             return self._on_segment(Opening.decode(record), segment)
         if kind == RecordKind.START:
-            start = Start.decode(head)
-            chronicle.start(start)
-            self._outlived(start)
+            chronicle.start(Start.decode(head))
+            self._outlived()
         elif kind == RecordKind.CLEAN:
             chronicle.clean(number_in(head, "a clean end"))
         elif kind == RecordKind.VIEW:
             chronicle.decided(head, place(segment, record.offset), crc32c(head))
+            self._outlived()
         elif kind == RecordKind.REGISTER:
             chronicle.register = head
         elif kind == RecordKind.FLOOR:
@@ -330,15 +330,23 @@ class Recovery(Evidence):
             chronicle.settled(SettledForm.decode(head))
         return True
 
-    def _outlived(self, start: Start) -> None:
-        """What this incarnation wrote is there, if the machine has run on since; it told of it, too."""
-        if (
-            self.last is not None
-            and start.start_count == self.last.start_count
-            and start.boot_id == self.boot_id
-            and start.level != FSYNC
-        ):
-            self.whole = max(self.whole, self.last.address)
+    def _outlived(self) -> None:
+        """What the last incarnation wrote is there, if the machine has run on since; it told of it, too.
+
+        Unless that waited for a sync, by its own level and by that of a view which names it.
+        """
+        if self.last is None:
+            return
+        view = self.chronicle.newest_view
+        named = {} if view is None else {each.incarnation: view.durability for each in view.members}
+        for number, start in self.chronicle.starts.items():
+            levels = start.level, named.get(number, FSYNC)
+            if (
+                start.start_count == self.last.start_count
+                and start.boot_id == self.boot_id
+                and levels != (FSYNC, FSYNC)
+            ):
+                self.whole = max(self.whole, self.last.address)
 
     def _on_base(self, base: BaseForm) -> bool:
         """It says where the row is, so nothing is left to be known of what came before."""
@@ -361,8 +369,7 @@ class Recovery(Evidence):
             return False
         self.column = self._before  # what is missing was recorded there
         self.adopt(opening.chronicle, segment)
-        for start in opening.chronicle.starts.values():
-            self._outlived(start)
+        self._outlived()
         self.rewritten = opening.rewritten
         self.column = Column(self.chronicle.position + 1)
         return True

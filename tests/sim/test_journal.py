@@ -668,3 +668,24 @@ def test_a_start_on_a_full_disk_may_use_the_reserve_as_that_of_a_node_alone_does
 
     assert (reserve[0], reserve[-1]) == (True, False)
     assert counts == sorted(set(counts))
+
+
+def test_what_was_acked_without_a_sync_is_missed_though_the_process_started_at_level_fsync() -> (
+    None
+):
+    """The durability of the view was lowered since (N8): what was damaged there was cut off as torn."""
+    machine, tale = Machine(11), Tale(small(level=FSYNC))
+
+    async def ack(tale: Tale, journal: Journal) -> None:
+        tale.options = small(level=WRITE)
+        await tale.change_view(journal)
+        end = journal.store.segments()[-1].bytes
+        for s in range(1, 4):
+            await tale.receive(journal, bundle(1, 1, s, s, 50))
+        assert journal.store.dirty, "an ack says that it is there"
+        name = f"row/{segment_file(journal.store.segments()[-1].number)}"
+        machine.media.pages(name).write(end + 16, b"damage")
+
+    machine.run(tale.life(ack, orderly=False))
+
+    assert machine.run(opened).damaged
