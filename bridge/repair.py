@@ -342,6 +342,8 @@ class Repair:
                 self._note(INFO, "mended segment=%d items=%d", number, len(wound.items))
             else:
                 self._note(ERROR, "not_mended what=%s", wound)
+                if not wound.unfit:  # more of it is damaged since it was looked at
+                    self.look_at([number])
 
     def _ask(self) -> None:
         lacking = [p for w in self.wounds.values() if not w.unfit for p in w.lacking]

@@ -31,7 +31,7 @@ from .positions import LEFT_OUT, LOST
 from .records import FLAG_REWRITTEN, RecordKind, encode
 from .row import Bundle, Item, View
 from .scrub import Scrubbing
-from .segmentreads import feed, read_index_head, read_or_zeros
+from .segmentreads import Unread, feed, read_index_head, read_or_zeros, touches
 from .segments import ASIDE, Segment, segment_file
 from .shelf import Shelf
 from .storereads import StoreReads
@@ -285,7 +285,8 @@ class Mending:
     # -- the segment anew ---------------------------------------------------------------------
 
     async def mend(self, wound: Wound) -> bool:
-        """Writes it anew; nothing lacks.  False: it cannot be mended, and nothing was changed.
+        """Writes it anew; nothing lacks.  False: it cannot be mended, and nothing was changed; if it is
+        not unfit, more of it is damaged than was seen, and it is to be looked at again.
 
         Raises:
             Full: there is no space for the copy.
@@ -301,8 +302,10 @@ class Mending:
             wound.unfit = str(error)
             return False
         try:
-            if not await self._replace(segment, handle.file, patches):
-                wound.unfit = "what others have does not come to what was there"
+            unread: Unread = []
+            if not await self._replace(segment, handle.file, patches, unread):
+                if await self._is_as_seen(wound, handle.file, unread):
+                    wound.unfit = "what others have does not come to what was there"
                 return False
         finally:
             self._shelf.files.release(handle)
@@ -404,13 +407,24 @@ class Mending:
             raise UnfitError("no index says what its beginning was")
         return head.chronicle
 
-    async def _replace(self, segment: Segment, old: File, patches: list[Patch]) -> bool:
+    async def _is_as_seen(self, wound: Wound, file: File, unread: Unread) -> bool:
+        """Nothing else of it is damaged, and the disk gave what it gave when it was looked at."""
+        seen, segment = wound.survey, wound.segment
+        again = Survey(segment, segment.size, self._shelf.window_bytes, seen.seeks)
+        await feed(again.run(), file, again.unread)
+        return again.damages == seen.damages and all(
+            touches(seen.unread, start, end - start) for start, end in unread
+        )
+
+    async def _replace(
+        self, segment: Segment, old: File, patches: list[Patch], unread: Unread
+    ) -> bool:
         name = segment_file(segment.number)
         try:
             new = await self._disk.open(name + ASIDE, create=True)
             try:
                 new.truncate(0)
-                await _copy(old, new, segment.size)
+                await _copy(old, new, segment.size, unread)
                 for offset, content in patches:
                     new.write(offset, [content])
                 again = Scrubbing(segment, segment.size, self._shelf.window_bytes)
@@ -438,10 +452,10 @@ def _at(places: Sequence[int], index: int) -> int:
     return places[index] if 0 <= index < len(places) else LOST
 
 
-async def _copy(old: File, new: File, size: int) -> None:
+async def _copy(old: File, new: File, size: int, unread: Unread) -> None:
     """What cannot be read is zeros, and zeros are holes; what was damaged is written over."""
     for offset in range(0, size, COPY_BYTES):
-        data = await read_or_zeros(old, offset, min(COPY_BYTES, size - offset))
+        data = await read_or_zeros(old, offset, min(COPY_BYTES, size - offset), unread)
         begin = None  # of a run of blocks that are not zeros
         for start in range(0, len(data) + BLOCK_BYTES, BLOCK_BYTES):
             if data.count(0, start, start + BLOCK_BYTES) < len(data[start : start + BLOCK_BYTES]):

@@ -230,6 +230,41 @@ def with_what_waited(script: Callable[[Machine, Journal, Item, int], Awaitable[N
     with_a_row(found)
 
 
+@pytest.mark.parametrize(
+    "how", ["a flipped bit", "a bad sector", "a sector that is not given for a moment"]
+)
+def test_what_is_damaged_of_a_segment_after_the_look_is_seen_by_another_look(how: str) -> None:
+    """It was taken for something that cannot be put back: an image took the place of the row."""
+
+    async def script(machine: Machine, journal: Journal) -> None:
+        items, store = await all_items(journal), journal.store
+        number = store.segments()[4].number
+        first, *_, last = (i for i in items.values() if segment_of(i.place) == number)
+        assert offset_of(first.place) // SECTOR < offset_of(last.place) // SECTOR
+        hurt(machine, first.place)
+        wound = await store.mending.look(number, journal.waiting())
+        assert wound is not None
+        for position in wound.lacking:
+            wound.give(items[position])
+        assert await store.mending.refuse(wound) == []
+        name, at = f"row/{segment_file(number)}", offset_of(last.place) + 100
+        if how == "a flipped bit":
+            machine.media.flip(name, at)
+        elif how == "a bad sector":
+            machine.media.spoil(name, at)
+        else:
+            machine.media.read_eio = 3  # of the whole, of a page, and of a sector
+
+        assert not await store.mending.mend(wound)
+
+        assert not wound.unfit
+        assert await mend(journal, number, items) == ""
+        assert await store.scrub() == []
+        assert await all_items(journal) == items
+
+    with_a_row(script)
+
+
 def test_what_waited_when_its_segment_ended_is_not_left_out_once_the_record_of_its_place_is_dropped() -> (
     None
 ):
