@@ -138,7 +138,7 @@ class StoreReads:
         for segment in self._shelf.segments:
             if not digest and segment.first <= position <= segment.last:
                 # The way there from where its bundle lies may be damaged.
-                digest, _ = await self._find_digest_in(segment, 0, position)
+                digest = await self._find_digest_in(segment, 0, position)
         return digest or b""
 
     async def _digest_at(self, position: int) -> bytes | None:
@@ -151,18 +151,14 @@ class StoreReads:
             if (digest := await self._digest_copied(position)) is None:
                 raise
             return digest
-        number, offset = segment_of(where), offset_of(where)
-        while number in self._shelf:
-            segment = self._shelf.get(number)
-            digest, follows = await self._find_digest_in(segment, offset, position)
-            if digest is not None or not follows:
-                return digest
-            number, offset = number + 1, 0
+        for segment in self._shelf.segments:
+            if segment.first <= position <= segment.last:
+                # What lies in between, where it waited for its place, is of no concern.
+                offset = offset_of(where) if segment_of(where) == segment.number else 0
+                return await self._find_digest_in(segment, offset, position)
         return None
 
-    async def _find_digest_in(
-        self, segment: Segment, offset: int, position: int
-    ) -> tuple[bytes | None, bool]:
+    async def _find_digest_in(self, segment: Segment, offset: int, position: int) -> bytes | None:
         handle = await self._shelf.files.acquire(segment.number)
         try:
             return await _find_digest(handle.file, segment, offset, position)
@@ -344,10 +340,8 @@ def _bundle(form: BundleForm, heads: bytes) -> Bundle:
     return Bundle(view, origin, s, lamport, stamp, commands)
 
 
-async def _find_digest(
-    file: File, segment: Segment, offset: int, position: int
-) -> tuple[bytes | None, bool]:
-    """The digest, from the ITEM record of a position somewhere behind `offset`; or whether to go on."""
+async def _find_digest(file: File, segment: Segment, offset: int, position: int) -> bytes | None:
+    """The digest, from the ITEM record of a position somewhere behind `offset`."""
     window, base = b"", 0
     while offset < segment.size:
         record = decode(window, base, offset, segment.seed) if offset >= base else None
@@ -355,18 +349,18 @@ async def _find_digest(
             window, base = await read_or_zeros(file, offset, REACH_MAX), offset
             record = decode(window, base, offset, segment.seed)
         if record is None:
-            return None, False  # damage
+            return None  # damage
         if record.kind == RecordKind.ITEM:
             item = ItemForm.decode(record.head)
             if item.position == position:
-                return item.digest, False
+                return item.digest
             if item.position > position:
-                return None, False
+                return None
         elif record.kind == RecordKind.GAP:
             gap = GapForm.decode(record.head)
             if position in (gap.first - 1, gap.last):
-                return (gap.before if position < gap.first else gap.digest), False
+                return gap.before if position < gap.first else gap.digest
             if gap.last > position:
-                return None, False
+                return None
         offset = record.end
-    return None, True
+    return None

@@ -689,3 +689,27 @@ def test_what_was_acked_without_a_sync_is_missed_though_the_process_started_at_l
     machine.run(tale.life(ack, orderly=False))
 
     assert machine.run(opened).damaged
+
+
+def test_damage_where_items_waited_for_their_places_hides_no_digest_of_them() -> None:
+    """Nobody looked at it for that, as no item lies there: nodes found none of their snapshots fitting."""
+    machine, tale = Machine(12), Tale(small(level=FSYNC))
+
+    async def wait(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        store, waiting = journal.store, [bundle(1, 1, s, s, 30) for s in (1, 2)]
+        for each in waiting:
+            await tale.receive(journal, each)
+        await store.seal(1)
+        await tale.receive(journal, bundle(1, 3, 1, 3, 30))
+        await store.seal(2)
+        for each in waiting:
+            await tale.order(journal, each)
+        await tale.order(journal, bundle(1, 3, 1, 3, 30))
+        await tale.sync(journal)
+        digest = await store.digest_of(3)
+        machine.media.flip(f"row/{segment_file(2)}", store.segments()[1].bytes - 100, 1)
+        assert 2 not in await store.holders(3)
+        assert await store.digest_of(3) == digest
+
+    machine.run(tale.life(wait, orderly=False))
