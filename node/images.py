@@ -87,6 +87,11 @@ def came_with(base: BaseForm | None, number: int) -> bool:
     return first <= number <= last
 
 
+def _first(base: BaseForm) -> int:
+    """Of the numbers of its segments; 0: it does not tell."""
+    return int(base.files[1].split("-")[0]) if len(base.files) > 1 else 0
+
+
 class Images:
     """Of one store; whoever writes the journal calls."""
 
@@ -155,10 +160,9 @@ class Images:
     def left_behind(self, number: int) -> bool:
         """That segment is of a row whose place the last image took: no item of the row lies there."""
         base = self._chronicle.base
-        if base is None or number not in self._shelf or came_with(base, number):
+        if base is None or number not in self._shelf or number >= _first(base):
             return False
-        segment = self._shelf.get(number)
-        return max(segment.first, segment.reach) <= base.position
+        return self._shelf.get(number).reach <= base.position
 
     async def state(self) -> str | None:
         """The file with the state of the last image, if it is still there."""

@@ -17,6 +17,7 @@ from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB
 from duckrow.node.mending import Wound
 from duckrow.node.row import Item
+from duckrow.node.segments import index_file, segment_file, segment_number
 from sim.clusterkit import BODY, chain, mesh
 from sim.pairkit import Split, everything, play
 
@@ -406,6 +407,31 @@ def test_damage_in_what_came_with_an_image_is_made_good_by_another_one() -> None
 
     split = play(1, script, keep=KEEP)
     assert sum("m3 image_taken" in note for note in split.notes) == 2
+
+
+def test_where_nothing_happens_one_image_makes_good_what_came_behind_another_one() -> None:
+    """What it took the place of had no item, and seemed to go on behind it: image after image was taken,
+    hundreds in a second, until the disk was full.
+    """
+
+    async def script(split: Split) -> None:
+        number = segment_number((await imaged(split))[-1].removeprefix("row/"))
+        assert number is not None
+        bridge, media = split.bridges[3], split.world.host("m3").media
+        assert bridge.store.segments()[-1].number == number + 1
+        await bridge.store.disk.unlink(index_file(number))
+        media.flip(f"row/{segment_file(number + 1)}", 100)
+        bridge.repair.look_at([number + 1])
+        with trio.fail_after(1):
+            while sum("m3 image_taken" in note for note in split.notes) < 2:
+                await trio.sleep(0.01)
+        await trio.sleep(1)
+        assert bridge.repair.told() == []
+        assert sum("m3 image_taken" in note for note in split.notes) == 2
+        await split.until()
+        await split.end()
+
+    play(1, script, keep=KEEP, observers=(3,))
 
 
 def test_a_file_of_the_index_that_came_with_an_image_and_is_lost_comes_with_another_one() -> None:
