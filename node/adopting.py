@@ -18,7 +18,7 @@ import trio
 
 from . import keptplaces, smallfile
 from .env import Disk
-from .errors import Corrupt, DiskFailed
+from .errors import Corrupt
 from .limits import KIB
 from .numberfile import NumberFile, moved
 from .numberfolder import NumberFolder
@@ -41,16 +41,15 @@ class Part(NamedTuple):
 Read = Callable[[int, int], Awaitable[Part | None]]  # from an offset, so many bytes
 
 
-async def adopted(disk: Disk) -> str:
+async def adopted(disk: Disk) -> str | None:
     """The image with which the row began that the files here speak of; empty: with none.
 
-    Raises:
-        DiskFailed: the disk does not give it.
+    None: the disk does not give it, so nobody knows of which row they are.
     """
     try:
         return (await smallfile.get(disk, NAME, _NAME_BYTES_MAX)).decode(errors="replace")
-    except OSError as error:
-        raise DiskFailed(f"the file {NAME} could not be read: {error}") from error
+    except OSError:
+        return None
 
 
 async def note_adopted(disk: Disk, image: str) -> bool:

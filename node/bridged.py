@@ -17,7 +17,7 @@ from functools import partial
 
 import trio
 
-from .adopting import adopt, adopted, note_adopted
+from .adopting import NAME, adopt, adopted, note_adopted
 from .alone import ORDERLY, Options, StatelessError, durable_folders, recovered
 from .bridgedrow import BridgedRow
 from .env import Disk, Env
@@ -95,10 +95,10 @@ async def _recovered(
         snapshots, folder = Snapshots(state), NumberFolder(numbers)
         image = row.image
         try:
-            if await adopted(state) != image:
-                raise StatelessError(
-                    f"{image or 'another row'} took the place of what is known here"
-                )
+            known = await adopted(state)
+            if known != image:
+                what = f"{image or 'another row'} took the place of what is known here"
+                raise StatelessError(f"the disk does not give {NAME}" if known is None else what)
             rare = rare_housekeeping(env, options)
             return await recovered(Keeper, env, row, snapshots, folder, rare)
         except StatelessError as error:

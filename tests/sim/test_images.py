@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from duckrow.bridge.messages import Change
-from duckrow.node import housekeeping
+from duckrow.node import adopting, housekeeping
 from duckrow.node.errors import Damaged
 from duckrow.node.giving import Given, Send, give
 from duckrow.node.images import came_with
@@ -432,6 +432,25 @@ def test_where_nothing_happens_one_image_makes_good_what_came_behind_another_one
         await split.end()
 
     play(1, script, keep=KEEP, observers=(3,))
+
+
+def test_a_node_that_cannot_read_which_image_its_files_speak_of_takes_another_one() -> None:
+    """It ended at each start."""
+
+    async def script(split: Split) -> None:
+        await imaged(split)
+        await split.stop_node(3)
+        split.world.host("n3").media.spoil(f"state/{adopting.NAME}", 0)
+        split.start_node(3)
+        await split.until()
+        await split.end()
+        await split.stop_node(3)
+        split.start_node(3)
+        await split.until()
+        await split.end()
+
+    split = play(1, script, keep=KEEP)
+    assert sum("m3 image_taken" in note for note in split.notes) == 2
 
 
 def test_a_file_of_the_index_that_came_with_an_image_and_is_lost_comes_with_another_one() -> None:
