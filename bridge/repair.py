@@ -165,7 +165,17 @@ class Repair:
         return await self.read(segments, read)
 
     async def read_place(self, place: int, read: Callable[[int], Awaitable[T]]) -> T:
-        return await self.read_segment(segment_of(place), partial(read, place))
+        """For the node: what it asks for is alive, so an image has it where others keep no more than
+        that of the items that would mend it.
+        """
+        number = segment_of(place)
+        try:
+            return await self.read_segment(number, partial(read, place))
+        except Corrupt:
+            wound = self.wounds.get(number)
+            if wound is not None and self.asking.hopeless and self._are_dropped([wound]):
+                self._need_image()
+            raise
 
     async def read_position(self, position: int, read: Callable[[int], Awaitable[T]]) -> T:
         return await self.read(partial(self._store.holders, position), partial(read, position))

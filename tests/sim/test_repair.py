@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import trio
 
 from duckrow.bridge.messages import Ask
 from duckrow.bridge.repair import ANSWER_BYTES
-from duckrow.node import makers
+from duckrow.node import columns, makers
 from duckrow.node.errors import Damaged
 from duckrow.node.places import offset_of, segment_of
 from duckrow.node.reading import Pull
@@ -188,6 +190,56 @@ def test_damage_in_what_all_others_have_dropped_goes_with_it() -> None:
         await split.end()
 
     play(9, script, keep=100)
+
+
+def test_what_is_alive_in_an_item_that_others_keep_only_a_part_of_comes_with_an_image() -> None:
+    """Nobody can give the item any more, but all have the entry: it was told as damaged for ever."""
+    kept = columns.encode([b"kept" * 10])
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        node, store = split.nodes[1], split.bridges[3].store
+        both = [("kept", kept), ("rides", columns.encode([bytes(20_000)]))]
+        turns = [makers.Turn(node.fresh_pid(), seq=1, time=1) for _ in both]
+        with trio.fail_after(10):
+            while split.nodes[3].state.topic("rides") is None:
+                await trio.sleep(0.1)
+            node.row.submit(
+                [makers.produce(turn, *each, 1) for turn, each in zip(turns, both, strict=True)]
+            )
+            while split.nodes[3].state.topic("kept") is None:
+                await trio.sleep(0.1)
+        (number,) = [s.number for s in store.segments() if s.bytes > 20_000]
+        store.pin(999, 0, ())  # all of it, so its segment is not rewritten
+        with trio.fail_after(60):
+            while {1, 2} - {
+                each
+                for each in (1, 2)
+                for info in split.bridges[each].store.segments()
+                if info.rewritten and info.number == number
+            }:
+                await trio.sleep(0.2)
+        split.producing = False
+        await trio.sleep(1)
+        name, media = f"row/{segment_file(number)}", split.world.host("m3").media
+        media.flip(name, media.content(name).index(kept) + 9)
+        split.kill("n", 3)  # it has what came last in memory
+        split.start_node(3)
+        read = list[bytes]()
+        with trio.fail_after(60):
+            while not read:
+                await split.until()
+                with suppress(Damaged), trio.move_on_after(5):
+                    pulled = await split.nodes[3].reader.pull(Pull("kept", limit=10))
+                    read = [bytes(batch.body) for batch in pulled.batches]
+                await trio.sleep(0.2)
+        assert read == [kept]
+        await split.until()
+        await split.end()
+
+    split = play(13, script, keep=100)
+    assert sum("m3 image_taken" in note for note in split.notes) == 1
 
 
 def test_a_node_without_state_gets_an_image_for_what_is_damaged_and_dropped_elsewhere() -> None:
