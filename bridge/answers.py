@@ -56,7 +56,9 @@ class Answers:
         if what == What.IMAGE:
             return await self._answer_image(reference, *arguments)
         if what == What.REWRITE:
-            return answer(await store.rewrite(arguments[0], wire.places_of(body)))
+            freed = await store.rewrite(arguments[0], wire.places_of(body))
+            repair.look_again_at(arguments[0])
+            return answer(freed)
         raise Corrupt(f"a node asks {what} of its bridge")
 
     async def _place_of(self, position: int) -> int:

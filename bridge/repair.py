@@ -115,6 +115,11 @@ class Repair:
             self._suspects.update(suspects)
             self._work.wake()
 
+    def look_again_at(self, segment: int) -> None:
+        """It was written anew without what is dead: perhaps without what is damaged."""
+        if segment in self.wounds:
+            self.look_at([segment])
+
     def heard(self, peer: int, message: Ask | Mended) -> None:
         if isinstance(message, Ask):
             self._asked.append((peer, message))

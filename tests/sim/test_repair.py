@@ -192,38 +192,45 @@ def test_damage_in_what_all_others_have_dropped_goes_with_it() -> None:
     play(9, script, keep=100)
 
 
+KEPT = columns.encode([b"kept" * 100])
+
+
+async def thinned(split: Split) -> tuple[int, str]:
+    """A segment that only machine 3 has whole, and its file; KEPT is alive in it, what came with that is not."""
+    split.start_all()
+    await split.until()
+    node, store = split.nodes[1], split.bridges[3].store
+    both = [("kept", KEPT), ("rides", columns.encode([bytes(20_000)]))]
+    turns = [makers.Turn(node.fresh_pid(), seq=1, time=1) for _ in both]
+    with trio.fail_after(10):
+        while split.nodes[3].state.topic("rides") is None:
+            await trio.sleep(0.1)
+        node.row.submit(
+            [makers.produce(turn, *each, 1) for turn, each in zip(turns, both, strict=True)]
+        )
+        while split.nodes[3].state.topic("kept") is None:
+            await trio.sleep(0.1)
+    (number,) = [s.number for s in store.segments() if s.bytes > 20_000]
+    store.pin(999, 0, ())  # all of it: as if the node had not let it go yet
+    with trio.fail_after(60):
+        while not all(number in rewritten(split, each) for each in (1, 2)):
+            await trio.sleep(0.2)
+    return number, f"row/{segment_file(number)}"
+
+
+def rewritten(split: Split, id_: int) -> list[int]:
+    return [each.number for each in split.bridges[id_].store.segments() if each.rewritten]
+
+
 def test_what_is_alive_in_an_item_that_others_keep_only_a_part_of_comes_with_an_image() -> None:
     """Nobody can give the item any more, but all have the entry: it was told as damaged for ever."""
-    kept = columns.encode([b"kept" * 10])
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        node, store = split.nodes[1], split.bridges[3].store
-        both = [("kept", kept), ("rides", columns.encode([bytes(20_000)]))]
-        turns = [makers.Turn(node.fresh_pid(), seq=1, time=1) for _ in both]
-        with trio.fail_after(10):
-            while split.nodes[3].state.topic("rides") is None:
-                await trio.sleep(0.1)
-            node.row.submit(
-                [makers.produce(turn, *each, 1) for turn, each in zip(turns, both, strict=True)]
-            )
-            while split.nodes[3].state.topic("kept") is None:
-                await trio.sleep(0.1)
-        (number,) = [s.number for s in store.segments() if s.bytes > 20_000]
-        store.pin(999, 0, ())  # all of it, so its segment is not rewritten
-        with trio.fail_after(60):
-            while {1, 2} - {
-                each
-                for each in (1, 2)
-                for info in split.bridges[each].store.segments()
-                if info.rewritten and info.number == number
-            }:
-                await trio.sleep(0.2)
+        _, name = await thinned(split)
+        media = split.world.host("m3").media
         split.producing = False
         await trio.sleep(1)
-        name, media = f"row/{segment_file(number)}", split.world.host("m3").media
-        media.flip(name, media.content(name).index(kept) + 9)
+        media.flip(name, media.content(name).index(KEPT) + 9)
         split.kill("n", 3)  # it has what came last in memory
         split.start_node(3)
         read = list[bytes]()
@@ -234,12 +241,35 @@ def test_what_is_alive_in_an_item_that_others_keep_only_a_part_of_comes_with_an_
                     pulled = await split.nodes[3].reader.pull(Pull("kept", limit=10))
                     read = [bytes(batch.body) for batch in pulled.batches]
                 await trio.sleep(0.2)
-        assert read == [kept]
+        assert read == [KEPT]
         await split.until()
         await split.end()
 
     split = play(13, script, keep=100)
     assert sum("m3 image_taken" in note for note in split.notes) == 1
+
+
+def test_damage_that_a_rewrite_has_left_out_is_told_no_more() -> None:
+    """It was, and its item was asked for, until the next start."""
+
+    async def script(split: Split) -> None:
+        number, name = await thinned(split)
+        bridge, media = split.bridges[3], split.world.host("m3").media
+        media.flip(name, media.content(name).index(bytes(10_000)) + 5_000)
+        bridge.repair.look_at([number])
+        with trio.fail_after(20):
+            while len(bridge.repair.told()) < 2:
+                await trio.sleep(0.1)
+        bridge.store.unpin(999)
+        with trio.fail_after(60):
+            while number not in rewritten(split, 3):
+                await trio.sleep(0.2)
+        await trio.sleep(0.5)
+        assert bridge.repair.told() == []
+        await split.end()
+
+    split = play(13, script, keep=100)
+    assert not any("m3 image_taken" in note for note in split.notes)
 
 
 def test_a_node_without_state_gets_an_image_for_what_is_damaged_and_dropped_elsewhere() -> None:
