@@ -32,6 +32,7 @@ class Found:
         self.indexes: dict[int, IndexHead] = {}
         self.left: dict[int, IndexHead] = {}  # of older segments that are gone
         self.damages: list[Damage] = []
+        self.damaged: list[int] = []  # segments of which the index is
         self._disk, self._window = disk, window_bytes
         self._files: dict[int, File] = {}
         self._unread: dict[int, Unread] = {}  # by segment
@@ -57,6 +58,7 @@ class Found:
             if head is not None and (number in numbers or number > last):
                 self.indexes[number] = head
             elif number in numbers:
+                self.damaged.append(number)
                 what = "the index, which is made again"
                 self.damages.append(Damage(index_file(number), 0, 0, what, mended=True))
             elif head is not None:

@@ -122,6 +122,8 @@ class _Opener:
         ended = opened.lost is not None
         carried = await carry_out(self._disk, tail, kept, recovery, found.file, ended=ended)
         opened.cut_bytes, opened.rewritten_bytes = carried
+        if not ended:
+            await self._forget_damaged(kept[-1].number if kept else base)
         opened.records += recovery.records
         opened.damages += found.damages + recovery.damages
         opened.holes += recovery.holes
@@ -280,6 +282,17 @@ class _Opener:
         head = self._found.indexes.get(segment.number)
         if segment.column is None and head is not None:
             segment.column = Column(head.first, await read_places(self._disk, head), head.reaches)
+
+    async def _forget_damaged(self, last: int) -> None:
+        """The index of the segment that goes on: the disk may give it again when it is true no more."""
+        going = [number for number in self._found.damaged if number >= last]
+        try:
+            for number in going:
+                await self._disk.unlink(index_file(number))
+            if going:
+                await self._disk.sync_names()
+        except OSError as error:
+            raise DiskFailed(f"an index could not be forgotten: {error}") from error
 
     async def _forget_dropped(self, chronicle: Chronicle) -> None:
         """What is left of segments that nobody misses; `left` is then of those that were lost."""

@@ -713,3 +713,38 @@ def test_damage_where_items_waited_for_their_places_hides_no_digest_of_them() ->
         assert await store.digest_of(3) == digest
 
     machine.run(tale.life(wait, orderly=False))
+
+
+def test_an_index_that_the_disk_did_not_give_once_is_not_believed_when_other_items_have_come() -> (
+    None
+):
+    """The file behind it was lost, so its segment went on, and has no other behind it yet: it was lost once more."""
+    machine, tale = Machine(13), Tale(small(level=FSYNC))
+
+    async def fill(tale: Tale, journal: Journal) -> None:
+        await begin(tale, journal)
+        await tale.sync(journal)
+        await journal.store.index_sealed()
+
+    machine.run(tale.life(fill, orderly=False))
+    *_, sealed, last = [p for p in machine.media.paths() if p.endswith(".seg")]
+    index = sealed.replace(".seg", ".pos")
+    for offset in range(0, len(machine.media.content(index)), 512):
+        machine.media.spoil(index, offset)
+
+    async def go_on_without(env: Env) -> tuple[bytes, int]:
+        await (await env.disk.folder("row")).unlink(last.removeprefix("row/"))
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        held = [each.s for each in journal.waiting().values() if each.origin == 1]
+        s = 1 + max([journal.delivered()[1], *held])
+        await journal.receive(bundle(1, 1, s, 100 + s, 50))
+        await journal.sync()
+        return journal.store.uuid, journal.store.position
+
+    uuid, position = machine.run(go_on_without)
+    if index in machine.media.paths():
+        machine.media.pages(index).bad.clear()
+
+    again = machine.run(opened)
+
+    assert (again.uuid, again.position, again.damaged) == (uuid, position, False)
