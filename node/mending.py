@@ -334,14 +334,15 @@ class Mending:
                 known[offset] = wound.items[position].content
         items = await self._lost_items(wound)
         patches: list[Patch] = []
+        start_count = durable = 0
         for stretch in survey.stretches:
             if not stretch.offset:
                 opening, start_count, durable = await self._opening(wound)
                 patches.append(opening)
-                # As of the record before, or recovery would take all behind for what strayed there.
-                stretch = stretch._replace(
-                    offset=opening.end, start_count=start_count, durable=durable
-                )
+                stretch = stretch._replace(offset=opening.end)
+            if not stretch.start_count:
+                # As of the beginning, or recovery would take all behind for what strayed there.
+                stretch = stretch._replace(start_count=start_count, durable=durable)
             inside = {o: c for o, c in known.items() if stretch.offset <= o < stretch.end}
             group = items.get(stretch.after, deque())
             patches += fill(stretch, segment.number, segment.seed, inside, group)

@@ -141,6 +141,27 @@ def test_what_lay_behind_a_damaged_beginning_is_found_again_without_its_index() 
     with_a_row(script)
 
 
+def test_what_is_put_back_behind_a_damaged_beginning_and_a_bundle_cut_short_is_found_again() -> (
+    None
+):
+    """Of the file only the head of a bundle is whole: what came behind that had no start count, either."""
+
+    async def script(machine: Machine, journal: Journal) -> None:
+        items, store = await all_items(journal), journal.store
+        await store.index_sealed()
+        segment = store.segments()[4]
+        first = next(i for i in items.values() if segment_of(i.place) == segment.number)
+        pages = machine.media.pages(f"row/{segment_file(segment.number)}")
+        pages.write(100, bytes(8))
+        pages.truncate(offset_of(first.place) + 120)
+        assert await mend(journal, segment.number, items) == ""
+        await store.disk.unlink(index_file(segment.number))
+        await store.scrub()  # it makes the index again
+        assert await all_items(journal) == items
+
+    with_a_row(script)
+
+
 def test_what_others_give_counts_only_if_the_digests_know_it() -> None:
     async def script(machine: Machine, journal: Journal) -> None:
         items, store = await all_items(journal), journal.store
