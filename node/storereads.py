@@ -255,10 +255,12 @@ class StoreReads:
         body = window[at : at + wanted.length] if at >= 0 else b""
         if len(body) < wanted.length:
             body = await self._read(place_, wanted.offset, wanted.length)
-        if len(body) == wanted.length and crc32c(body) == wanted.crc:
+        is_there = len(body) == wanted.length  # the file was not cut
+        if is_there and crc32c(body) == wanted.crc:
             return body
         segment = self._shelf.get(segment_of(place_))
-        if segment.rewritten and not any(body) and await self._is_given(place_, wanted):
+        zeros = is_there and not any(body)
+        if segment.rewritten and zeros and await self._is_given(place_, wanted):
             raise _left_out(place_, f"the body at {wanted.offset:,}")
         await self._check_left_out(place_)
         what = f"the {wanted.length:,} bytes of a body at {wanted.offset:,} are damaged"

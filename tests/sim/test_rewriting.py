@@ -333,6 +333,22 @@ def test_a_live_body_that_the_disk_does_not_give_is_damaged_and_was_not_left_out
     run(machine, work)
 
 
+def test_a_live_body_that_was_cut_off_is_damaged_and_was_not_left_out() -> None:
+    """Nothing of it is there, and that looked like a hole."""
+    machine = Machine(1)
+
+    async def work(row: LoneRow, story: Story) -> None:
+        items, content = await fill(row, story), machine.media.content(PATH)
+        live = items[3]
+        assert isinstance(live.content, Bundle)
+        assert await row.store.rewrite(DEAD, {live.place}) > 0
+        machine.media.pages(PATH).truncate(content.index(bytes(live.content.commands[0].body)))
+        with pytest.raises(Corrupt, match="are damaged"):
+            await row.store.read_body(live.place)
+
+    run(machine, work)
+
+
 def test_a_rewrite_that_finds_no_space_changes_nothing() -> None:
     machine = Machine(1)
 
