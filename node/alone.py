@@ -58,6 +58,10 @@ class StatelessError(Corrupt):
     """Raised when no snapshot is there that the row leads on from."""
 
 
+class UnreadStateError(DiskFailed):
+    """Raised when the disk does not give a snapshot that is needed: another try may read it."""
+
+
 class LoneKeeper(Keeper):
     """The keeper of a node that has its row itself."""
 
@@ -165,7 +169,7 @@ async def recovered(
             break
     if best is None:
         # What the disk does not give may be whole: another try, or another cable, may help.
-        kind = DiskFailed if snapshots.unread else StatelessError
+        kind = UnreadStateError if snapshots.unread else StatelessError
         todo = "" if snapshots.unread else f"; {_STATELESS}"
         raise kind(
             f"the row begins at position {store.floor}, and no snapshot of the state reaches that "

@@ -18,7 +18,14 @@ from functools import partial
 import trio
 
 from .adopting import NAME, adopt, adopted, note_adopted
-from .alone import ORDERLY, Options, StatelessError, durable_folders, recovered
+from .alone import (
+    ORDERLY,
+    Options,
+    StatelessError,
+    UnreadStateError,
+    durable_folders,
+    recovered,
+)
 from .bridgedrow import BridgedRow
 from .env import Disk, Env
 from .errors import Corrupt, Disconnected
@@ -101,7 +108,7 @@ async def _recovered(
                 raise StatelessError(f"the disk does not give {NAME}" if known is None else what)
             rare = rare_housekeeping(env, options)
             return await recovered(Keeper, env, row, snapshots, folder, rare)
-        except StatelessError as error:
+        except (StatelessError, UnreadStateError) as error:
             note(WARNING, "state_missing error=%s", error)
         try:
             taken = await adopt(row.store.read_image, row.store.uuid, snapshots, folder)

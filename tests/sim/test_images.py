@@ -453,6 +453,26 @@ def test_a_node_that_cannot_read_which_image_its_files_speak_of_takes_another_on
     assert sum("m3 image_taken" in note for note in split.notes) == 2
 
 
+def test_a_node_whose_disk_gives_none_of_its_snapshots_takes_an_image() -> None:
+    """Another try might have read them, but each start was one, and ended."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, 1, 2, 3)
+        await split.stop_node(3)
+        media = split.world.host("n3").media
+        for name in media.paths():
+            if "snapshot-" in name:
+                media.spoil(name, 0)
+        split.start_node(3)
+        await split.until()
+        await split.end()
+
+    split = play(1, script, keep=KEEP)
+    assert sum("m3 image_taken" in note for note in split.notes) == 1
+
+
 def test_a_file_of_the_index_that_came_with_an_image_and_is_lost_comes_with_another_one() -> None:
     """What came has no items, and the row here had come as far: it counted as dead, and the bodies went, too."""
 
