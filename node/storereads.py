@@ -255,11 +255,10 @@ class StoreReads:
         body = window[at : at + wanted.length] if at >= 0 else b""
         if len(body) < wanted.length:
             body = await self._read(place_, wanted.offset, wanted.length)
-        is_there = len(body) == wanted.length  # the file was not cut
-        if is_there and crc32c(body) == wanted.crc:
+        if len(body) == wanted.length and crc32c(body) == wanted.crc:
             return body
         segment = self._shelf.get(segment_of(place_))
-        zeros = is_there and not any(body)
+        zeros = len(body) == wanted.length and not any(body)  # else the file was cut
         if segment.rewritten and zeros and await self._is_given(place_, wanted):
             raise _left_out(place_, f"the body at {wanted.offset:,}")
         await self._check_left_out(place_)
