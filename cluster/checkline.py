@@ -62,7 +62,7 @@ class Line:
             for value in produce.values:
                 assert value not in self.sources, f"{value!r} was produced twice by the workload"
                 self.sources[value] = produce
-        possible = len(self.sources)
+        possible = len(self.sources) + sum(len(p.values) for p in self.produces if p.may_repeat)
         self.order = [None] * (possible + SPARE)
         self.read = bytearray(possible + SPARE)
         if self._losses:
@@ -163,7 +163,8 @@ class Line:
                 return
         self.order[number - 1] = value
         other = self.numbers.setdefault(value, number)
-        if other != number and not self.may_have_vanished(value):
+        may_repeat = value in self.sources and self.sources[value].may_repeat
+        if other != number and not (may_repeat or self.may_have_vanished(value)):
             text = f"{self.name}: {value!r} has numbers {other} and {number} ({_name(who)})"
             self.report.add("duplicate", text)
 
@@ -242,7 +243,7 @@ class Line:
     def _check_batches(self) -> None:
         numbers, retained, last = self.numbers, self.first_final, self.last_final
         for produce in self.produces:
-            if len(produce.values) < 2:
+            if len(produce.values) < 2 or produce.may_repeat:
                 continue
             found = [numbers.get(value, 0) for value in produce.values]
             known = [(index, number) for index, number in enumerate(found) if number]

@@ -106,6 +106,8 @@ class Allowed:
                 top = max(top, number)
             elif produce.outcome != FAIL and not produce.first:
                 spare += len(produce.values)
+            if produce.may_repeat:
+                spare += len(produce.values)
             self._starts.append(produce.began)
             self._lasts.append(top)
             self._spare.append(spare)

@@ -37,6 +37,7 @@ class Produce:
     expected: int | None = None  # it was to be numbered only right after this one
     conflict: int | None = None  # if that failed: the last number, as the answer said
     together: str = ""  # the commit that numbers it, and all others of that name, or none
+    may_repeat: bool = False  # with its topic went what was known of it, so it may be done again
     accepted_at: str = ""  # the node that alone was to have it ordered, and said that it will be
 
 
@@ -55,6 +56,7 @@ class Pull:
     at_least: int = 0  # this number existed for sure: the answer must reach it, if not full
     limit: int = 1 << 60
     wait: float = 0.0
+    topic_id: int = 0  # which topic of that name it was, if that was told
 
 
 @attrs.define

@@ -95,6 +95,8 @@ class ClusterPlan(Plan):
     followable_bytes: int = 256 * 1024  # of the row stay; who was away for longer gets an image
     guests: int = 0
     doors: int = 3  # nodes that a client knows, at most
+    changes: float = 0.0  # mean seconds between changes of a topic; 0: there is no such topic
+    waits: bool = False  # batches wait for room in it, now and then
     stays_dead: bool = False  # a minority, when all else is healed
 
     @property
@@ -208,6 +210,8 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
         doors=rng.choice((1, 2, machines)),
         guests=1 if base.accepted else 0,
         stays_dead=more == "dead for good" and level == FSYNC,
+        changes=rng.choice((0.0, 0.0, 0.0, 0.2, 1.0)),
+        waits=rng.random() < 0.5,
     )
 
 

@@ -25,31 +25,26 @@ from duckrow.node.row import View
 from duckrow.node.storeoptions import FSYNC
 from duckrow.node.trioclient import Client
 
-from .administrator import Administrator
 from .clock import SimDeadlock
+from .cluster_crowd import Crowd
 from .cluster_faults import ClusterFate
 from .cluster_machine import Machine
 from .cluster_operator import Operator
 from .cluster_plan import ClusterPlan, drawn
 from .cluster_watch import ClusterWatch
-from .consumers import Consumer
 from .contents import LATE_US, contents, forgive_age
-from .guests import Guest
-from .producers import Producer
 from .scenario import ENDS, Outcome, text_of
 from .service import client
-from .stager import Stager
 from .workload import Observed
 from .world import World
 
-FOUNDED_SECONDS = 60.0
 HEAL_SECONDS = 5.0  # after which everybody can order
 SETTLE_SECONDS = 30.0
 ANSWER_SECONDS = 90.0  # of the most patient client
 CALM_PRODUCE_SECONDS = 1.5  # less than the least patient call, which would be told of a doubt then
 SILENCE_SECONDS = 3.0
 PROBE = "probe"
-PRODUCE = "ps"  # names of such clients begin so
+PRODUCE = "pst"  # names of such clients begin so
 
 
 def run_seed(
@@ -76,6 +71,7 @@ def run_seed(
     history.ended = world.clock.now
     history.forgetful = run.forgetful()
     run.name_nodes()
+    problems += run.watch.lives.tell_apart(history)
     return Outcome(
         seed,
         plan,
@@ -143,49 +139,13 @@ class _Run:
         fate.heal_net()
         fate.heal_disks()
         fate.revive()
-        await self._administrate()
-        for kind, letter, count in (
-            (Producer, "p", self.plan.producers),
-            (Consumer, "c", self.plan.consumers),
-            (Stager, "s", self.plan.stagers),
-            (Guest, "g", self.plan.guests),
-        ):
-            for index in range(count):
-                self._add_client(f"{letter}{index}", kind)
+        crowd = Crowd(world, self.plan, self.seen, self.nodes, self._rng, self.watch.lives)
+        await crowd.administrate(self.hands)
+        crowd.come()
         async with trio.open_nursery() as nursery:
             for hand in self.hands:
                 nursery.start_soon(hand.run)
         await self._end(fate)
-
-    async def _administrate(self) -> None:
-        administrators: list[Administrator] = []
-        self.seen.nodes["admin"] = self.nodes
-
-        async def administrate(env: Env) -> None:
-            administrators.append(Administrator(env, self.seen))
-            await administrators[0].run()
-
-        self.world.start("admin", administrate)
-        while not administrators or not administrators[0].ready.is_set():
-            await trio.sleep(0.2)
-            self.hands[0].revive()  # snipers aim at the founding, too; for ever they may well win
-            for hand in self.hands:
-                hand.holds_fire = self.world.clock.now > FOUNDED_SECONDS / 2
-            assert self.world.clock.now < FOUNDED_SECONDS, "the topics cannot be made"
-        for hand in self.hands:
-            hand.holds_fire = False
-
-    def _add_client(self, name: str, kind: type[Producer | Consumer | Stager | Guest]) -> None:
-        nodes = self.nodes
-        count = min(self.plan.doors, len(nodes))
-        self.seen.nodes[name] = nodes if kind is Guest else self._rng.sample(nodes, count)
-
-        async def program(env: Env) -> None:
-            starts = self.world.hosts[name].starts
-            await kind(env, self.seen, f"{name}-{starts}").run()
-
-        self.seen.programs[name] = program
-        self.world.start(name, program)
 
     # -- the end ------------------------------------------------------------------------------
 

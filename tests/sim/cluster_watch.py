@@ -13,9 +13,11 @@ from duckrow.node.keeper import Keeper
 from duckrow.node.row import Item, View
 
 from .cluster_machine import Machine
+from .lives import Lives
 from .workload import Observed
 
 HASH_EVERY = 64  # items
+CHANGED = "z"  # the topic that is deleted, made anew and grown, where a plan has that
 
 
 class ClusterWatch:
@@ -24,11 +26,13 @@ class ClusterWatch:
         self.position = 0  # of the last item that anybody has applied
         self._items: dict[int, int] = {}  # crc of the item at each position
         self._hashes: dict[int, bytes] = {}
+        self.lives = Lives(CHANGED)
         self.on_moment: Callable[[Machine, str], None] = lambda _machine, _moment: None
 
     def attach(self, machine: Machine, node: Keeper) -> None:
         note = node.on_progress
         self.compare(machine, node)
+        self.lives.look(node)
 
         def applied(item: Item) -> None:
             self.position = max(self.position, item.position)
@@ -41,6 +45,7 @@ class ClusterWatch:
                 )
             if item.position % HASH_EVERY == 0:
                 self.compare(machine, node)
+            self.lives.look(node)
             note(item)
             is_mark = isinstance(item.content, View)
             self.on_moment(machine, "mark-applied" if is_mark else "applied")

@@ -1,0 +1,191 @@
+"""The topics that had one name, one after the other, as the nodes of a cluster apply them.
+
+Who makes them writes down one name only, since nobody says of a batch to which of them it went.  In the
+end each life gets a name of its own, and what was done goes to where it was seen, or could have been:
+
+    z  made ─────── deleted   made ── grown ──────────        produce  z/1 "t0.7"
+       │    z#1    │          │        z#2                     seen in  z#2/1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import Any
+
+import attrs
+import trio
+
+from duckrow.cluster.history import FAIL, INFO, History, Key, Produce, Pull, Value
+from duckrow.node import columns
+from duckrow.node.keeper import Keeper
+
+from .workload import key_of
+
+ANY = -1  # the partition of what goes where its key belongs, which depends on how many there are
+PARTITIONS_MAX = 4
+
+
+@attrs.define
+class Life:
+    id: int
+    since: float  # somebody had applied it
+    until: float = inf
+    counts: list[int] = attrs.field(factory=list)  # of its partitions
+
+
+class Lives:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.all: list[Life] = []
+        self.placed: dict[Value, int] = {}  # the position in the row, as readers were told
+        self.problems: list[str] = []
+        self._position = 0
+
+    @property
+    def newest(self) -> Life | None:
+        return self.all[-1] if self.all and self.all[-1].until == inf else None
+
+    @property
+    def partitions(self) -> int:
+        return self.all[-1].counts[-1] if self.all else 1
+
+    def look(self, node: Keeper) -> None:
+        """The first one that comes to a position tells of all."""
+        if node.state.position <= self._position:
+            return
+        self._position, now = node.state.position, trio.current_time()
+        topic, newest = node.state.topic(self.name), self.newest
+        if newest is not None and (topic is None or topic.id != newest.id):
+            newest.until, newest = now, None
+        if topic is None:
+            return
+        if newest is None:
+            newest = Life(topic.id, now)
+            self.all.append(newest)
+        if topic.policy.partitions not in newest.counts:
+            newest.counts.append(topic.policy.partitions)
+
+    def has_ended(self, id_: int) -> bool:
+        return any(life.id == id_ and life.until < inf for life in self.all)
+
+    # -- in the end -------------------------------------------------------------------------------
+
+    def tell_apart(self, history: History) -> list[str]:
+        """Of all that was done with the name, says with which of the topics; and what is wrong there."""
+        names = {life.id: f"{self.name}#{number}" for number, life in enumerate(self.all, 1)}
+        history.pulls = [*self._pulls(history, names)]
+        for contents in history.finals.values():
+            for key in [key for key in contents if key[0] == self.name]:
+                contents[names[self.all[-1].id], key[1]] = contents.pop(key)
+        seen = self._seen(history, names)
+        self._check_keys(history.produces, names, seen)
+        history.produces = [
+            each for made in history.produces for each in self._produced(made, names, seen)
+        ]
+        for attribute, name in (("prunes", "key"), ("configured", "topic")):
+            told = getattr(history, attribute)
+            setattr(history, attribute, [*self._in_all(told, name, names.values())])
+        for key in [key for key in history.told if key[0] == self.name]:
+            spans = history.told.pop(key)
+            history.told |= {(name, key[1]): [*spans] for name in names.values()}
+        gone = [names[life.id] for life in self.all if life.until < inf]
+        history.deleted += [(name, n) for name in gone for n in range(PARTITIONS_MAX)]
+        return self.problems
+
+    def _pulls(self, history: History, names: dict[int, str]) -> Iterator[Pull]:
+        """Where nobody was told of a topic there was none, or no answer; in calm times it is the last."""
+        calm_since = min((began for began, _ in history.calm), default=inf)
+        for pull in history.pulls:
+            if pull.key[0] == self.name:
+                id_ = pull.topic_id
+                if not id_ and pull.began >= calm_since and self.newest is not None:
+                    id_ = self.newest.id
+                if id_ not in names:
+                    continue
+                pull.key = names[id_], pull.key[1]
+            yield pull
+
+    def _seen(self, history: History, names: dict[int, str]) -> dict[Value, dict[Key, None]]:
+        mine, seen = {*names.values()}, dict[Value, dict[Key, None]]()
+        read = [(pull.key, pull.values) for pull in history.pulls]
+        for contents in history.finals.values():
+            read += [(key, content.values) for key, content in contents.items()]
+        for key, values in read:
+            if key[0] in mine:
+                for value in values:
+                    seen.setdefault(value, {})[key] = None
+        return seen
+
+    def _produced(
+        self, made: Produce, names: dict[int, str], seen: dict[Value, dict[Key, None]]
+    ) -> Iterable[Produce]:
+        if made.key[0] != self.name:
+            return [made]
+        there = {key: None for value in made.values for key in seen.get(value, ())}
+        meanwhile = self._meanwhile(made)
+        possible = [
+            (names[life.id], partition)
+            for life in meanwhile
+            for partition in ([made.key[1]] if made.key[1] != ANY else range(max(life.counts)))
+        ]
+        # With a topic goes what was known of its lanes.  So what goes again as the first of one comes to
+        # the next topic, too, whatever came of it before.
+        topics = {topic for topic, _ in possible}
+        late = [key for key in there if key[0] not in topics]
+        if len(meanwhile) > 1:
+            made.may_repeat, made.lane = True, ""
+            made.outcome = INFO if made.outcome == FAIL else made.outcome
+        in_time = [key for key in there if key[0] in topics]
+        doubt = attrs.evolve(made, outcome=INFO, first=0, together="", lane="")
+        repeated = [attrs.evolve(doubt, key=key, may_repeat=True) for key in late]
+        if made.outcome != FAIL and (len(in_time) == 1 or (not in_time and len(possible) == 1)):
+            (made.key,) = in_time or possible
+            return [made, *repeated]
+        # A doubt everywhere: what it says of its numbers, or of what is with it, is of one of them.
+        doubt.outcome = FAIL if made.outcome == FAIL else INFO
+        everywhere = dict.fromkeys((*in_time, *possible))
+        return [*(attrs.evolve(doubt, key=key) for key in everywhere), *repeated]
+
+    def _meanwhile(self, made: Produce) -> list[Life]:
+        """Where it may have gone."""
+        return [one for one in self.all if one.since <= made.ended and made.began <= one.until]
+
+    def _in_all(self, told: Iterable[Any], name: str, names: Iterable[str]) -> Iterator[Any]:
+        for each in told:
+            topic, *rest = of if isinstance(of := getattr(each, name), tuple) else (of,)
+            if topic != self.name:
+                yield each
+                continue
+            for one in names:
+                yield attrs.evolve(each, **{name: (one, *rest) if rest else one})
+
+    # -- what the checker does not know -----------------------------------------------------------
+
+    def _check_keys(
+        self, produces: Iterable[Produce], names: dict[int, str], seen: dict[Value, dict[Key, None]]
+    ) -> None:
+        """Nothing is in two partitions, what has a key is where that belongs, and a key keeps its order."""
+        counts = {names[life.id]: life.counts for life in self.all}
+        last: dict[str, tuple[int, Value]] = {}
+        for made in produces:
+            if made.key[0] != self.name:
+                continue
+            meanwhile = [names[life.id] for life in self._meanwhile(made)]
+            for value in made.values:
+                there = [*seen.get(value, ())]
+                may_repeat = len(meanwhile) > 1 or any(key[0] not in meanwhile for key in there)
+                if len(there) > 1 and not may_repeat:
+                    self.problems.append(f"twice: {value!r} is in {there}")
+                if made.key[1] != ANY:
+                    continue
+                hash_ = memoryview(columns.key_hashes([key_of(str(value).encode())])).cast("I")[0]
+                for topic, partition in there:
+                    if partition not in [hash_ % count for count in counts[topic]]:
+                        self.problems.append(f"wrong-partition: {value!r} is in {partition}")
+                if value in self.placed and not may_repeat:
+                    place = self.placed[value], value
+                    before = last.get(made.lane, place)
+                    if place[0] < before[0]:
+                        self.problems.append(f"key-reorder: {before} was placed before {place}")
+                    last[made.lane] = place
