@@ -15,8 +15,9 @@ from duckrow.bridge.process import Bridge
 from duckrow.node.row import View
 from duckrow.node.storeoptions import FSYNC, MEMORY, WRITE
 
+from .cluster_cables import Cables
 from .cluster_disks import AWAY_SECONDS, Disks
-from .cluster_machine import SOCKET_SECONDS, Machine
+from .cluster_machine import Machine
 from .cluster_operator import Operator
 from .cluster_plan import ClusterPlan
 from .workload import Observed
@@ -48,6 +49,7 @@ class ClusterFate:
             lambda machine: self._may_kill(machine, power=True),
             self.power,
         )
+        self._cables = Cables(world.net, plan, machines, self._rng)
         self.healed = False
         if not hand:
             for machine in machines.values():
@@ -74,17 +76,7 @@ class ClusterFate:
     # -- healing ------------------------------------------------------------------------------
 
     def heal_net(self) -> None:
-        net = self._world.net
-        net.calm()
-        for edge, delay in self._plan.delays.items():
-            for one, other in (edge, edge[::-1]):
-                link = net.link(f"m{one}", f"m{other}")
-                link.delay, link.jitter = delay, delay / 2
-        for machine in self._machines.values():
-            for pair in ((machine.bridge_name, machine.node_name),) * 2:
-                for source, target in (pair, pair[::-1]):
-                    link = net.link(source, target)
-                    link.delay, link.jitter = SOCKET_SECONDS, SOCKET_SECONDS / 3
+        self._cables.heal()
 
     def heal_disks(self) -> None:
         for host in self._hosts():
@@ -176,10 +168,6 @@ class ClusterFate:
         pairs = [(each.bridge_host, each.node_host) for each in self._machines.values()]
         return [host for pair in pairs for host in pair]
 
-    def _some(self) -> list[Machine]:
-        rng = self._rng
-        return [each for each in self._machines.values() if rng.random() < 0.5]
-
     async def _strike(self, kind: str, hold: float, machine: Machine) -> None:
         rng, world = self._rng, self._world
         bridge, node = machine.bridge_host, machine.node_host
@@ -250,7 +238,7 @@ class ClusterFate:
             case "away":
                 await self._stay_away(machine, rng.uniform(*AWAY_SECONDS))
             case "cut" | "one-way" | "isolate" | "partition" | "reset" | "lossy" | "slow-link":
-                await self._strike_net(kind, hold, machine)
+                await self._cables.strike(kind, hold, machine)
             case _:
                 await self.disks.strike(kind, hold, machine)
 
@@ -279,32 +267,6 @@ class ClusterFate:
         return [
             name for name in self._seen.programs if hosts[name].alive and self._rng.random() < 0.5
         ]
-
-    async def _strike_net(self, kind: str, hold: float, machine: Machine) -> None:
-        rng, net = self._rng, self._world.net
-        names = [each.bridge_name for each in self._machines.values()]
-        one, other = (f"m{id_}" for id_ in rng.choice(self._plan.edges))
-        match kind:
-            case "cut":
-                net.partition([one], [other])
-            case "one-way":
-                net.cut(*rng.choice(((one, other), (other, one))))
-            case "isolate":
-                net.partition([machine.bridge_name], [n for n in names if n != machine.bridge_name])
-            case "partition":
-                side = [each.bridge_name for each in self._some()]
-                net.partition(side, [n for n in names if n not in side])
-            case "reset":
-                net.reset_some(rng.random())
-                return
-            case "lossy" | "slow-link":
-                for source, target in ((one, other), (other, one)):
-                    link = net.link(source, target)
-                    if kind == "lossy":
-                        link.loss = rng.uniform(0.01, 0.3)
-                    else:
-                        link.delay = link.jitter = rng.uniform(0.005, 0.15)
-        await trio.sleep(hold * rng.choice((0.3, 1.0, 3.0)))
 
     # -- aimed --------------------------------------------------------------------------------
 
