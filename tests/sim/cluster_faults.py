@@ -139,7 +139,7 @@ class ClusterFate:
         )
 
     def _may_kill(self, machine: Machine, *, power: bool = False) -> bool:
-        level = self._plan.level
+        level = self._operator.level
         if level == FSYNC or (level == WRITE and not power):
             return True
         return self._may_forget(machine)
@@ -198,7 +198,7 @@ class ClusterFate:
                     await trio.sleep(rng.choice((0.001, 0.05, 0.3, 0.6)))
             case "crash-bridge" | "crash-node":
                 host = bridge if kind == "crash-bridge" else node
-                if host is bridge and self._plan.level == MEMORY:
+                if host is bridge and self._operator.level == MEMORY:
                     self.kill(machine, bridge=True)  # when a crash point is met it may matter
                 elif host.alive and (host is node or self._may_kill(machine)):
                     host.crash_is_power_loss = rng.random() < 0.6
@@ -235,6 +235,8 @@ class ClusterFate:
                 self._seen.history.skew += abs(jump) / 1e6
             case "voters":
                 self._operator.wish(rng)
+            case "settings":
+                self._operator.wish_setting(rng)
             case "away":
                 await self._stay_away(machine, rng.uniform(*AWAY_SECONDS))
             case "cut" | "one-way" | "isolate" | "partition" | "reset" | "lossy" | "slow-link":
@@ -299,7 +301,7 @@ class ClusterFate:
             return
         host = machine.bridge_host
         how = aim.choice(("before", "amid", "after", "pause"))
-        if self._plan.level == MEMORY and how in ("before", "amid"):
+        if self._operator.level == MEMORY and how in ("before", "amid"):
             how = "after"  # else it is met later, when it may matter
         if how == "pause":
             self._soon(0.0, self._pause_for, host, aim.uniform(0.1, 1.5))

@@ -16,7 +16,9 @@ from duckrow.bridge.electorate import Voter
 from duckrow.node.env import Env
 from duckrow.node.errors import DuckrowError
 from duckrow.node.row import View
+from duckrow.node.storeoptions import FSYNC, LEVELS, WRITE
 
+from .cluster_levels import Levels
 from .cluster_machine import Machine
 from .cluster_plan import ClusterPlan
 from .service import client
@@ -30,9 +32,16 @@ RESTORED_SECONDS = 30.0
 
 class Operator:
     def __init__(
-        self, world: World, plan: ClusterPlan, seen: Observed, machines: Mapping[int, Machine]
+        self,
+        world: World,
+        plan: ClusterPlan,
+        seen: Observed,
+        machines: Mapping[int, Machine],
+        marks: Mapping[int, int] | None = None,
     ) -> None:
+        """`marks`: by view, its position in the row."""
         self._world, self._plan, self._seen, self._machines = world, plan, seen, machines
+        self.levels = Levels(plan.level, machines, {} if marks is None else marks)
         self._wishes = 0
 
     # -- what there is ------------------------------------------------------------------------
@@ -45,6 +54,11 @@ class Operator:
             if each.bridge is not None and each.bridge_host.alive
         ]
         return max(views, key=lambda view: view.id, default=None)
+
+    @property
+    def level(self) -> str:
+        """What is acknowledged now is so durable, at least."""
+        return self.levels.now(self.view())
 
     def votes(self, id_: int) -> bool:
         return id_ in self._voters()
@@ -84,6 +98,16 @@ class Operator:
         else:
             self._ask("set", {"min_copies": rng.choice((1, 2))}, rng)
 
+    def wish_setting(self, rng: random.Random) -> None:
+        """Of the whole cluster.  No fault that waits for its moment may meet less than there was."""
+        if rng.random() < 0.3:
+            self._ask("set", {"min_copies": rng.randint(1, len(self._plan.founders))}, rng)
+            return
+        level = rng.choice((FSYNC, FSYNC, WRITE))
+        armed = any(each.bridge_host.media.is_armed for each in self._machines.values())
+        if LEVELS.index(level) <= LEVELS.index(self.level) or not armed:
+            self._ask("set", {"durability": level}, rng)
+
     def _alike(self, id_: int, voters: Mapping[int, Voter]) -> list[int]:
         """Whose part it can play: a witness has no node, and who keeps the row has one."""
         witness = id_ in self._plan.witnesses
@@ -97,6 +121,10 @@ class Operator:
         self._wishes += 1
         self._world.note("wish", what, *map(str, asked.values()))
 
+        is_for_less = asked.get("durability", FSYNC) != FSYNC
+        if is_for_less:
+            self.levels.wish(asked["durability"])
+
         async def program(env: Env) -> None:
             async with client(env, timeout=PATIENCE + SLACK, nodes=(node,)) as row:
                 try:
@@ -105,6 +133,8 @@ class Operator:
                     self._world.note("wish failed", what, type(error).__name__)
                 else:
                     self._world.note("wish done", what)
+                if is_for_less:
+                    self.levels.ended(self.view())
 
         self._world.start(f"operator-{self._wishes}", program)
 

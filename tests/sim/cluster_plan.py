@@ -64,6 +64,7 @@ DAMAGE = ("flip", "spoil", "read-error", "wipe", "node-flip", "node-wipe")
 HEAVY_BYTES = 1000  # of a batch
 FAR_SECONDS = 0.01  # from machine to machine
 HOUSE = ("voters",)  # who votes changes
+SETTINGS = "settings"  # what the cluster promises does
 # Who comes back from it may need an image, if the others keep little enough of the row.
 FORGOTTEN = ("away", "wipe", "node-wipe")
 # Aimed at what a process does at that very moment.
@@ -185,7 +186,7 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
     made["stream_bytes"] = WINDOW if is_heavy else base.stream_bytes
     for topic in base.topics:
         topic.policy.pop("partitions", None) if level == MEMORY else None
-    return ClusterPlan(
+    plan = ClusterPlan(
         **{
             **made,
             "level": level,
@@ -213,6 +214,10 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
         changes=rng.choice((0.0, 0.0, 0.0, 0.2, 1.0)),
         waits=rng.random() < 0.5,
     )
+    if more in ("", "house") and rng.random() < 0.3:
+        more_faults = SETTINGS, SETTINGS, *rng.sample(("power", "power-all", "kill-all"), 2)
+        plan = attrs.evolve(plan, faults=(*plan.faults, *more_faults))
+    return plan
 
 
 def links(

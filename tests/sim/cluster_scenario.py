@@ -22,7 +22,7 @@ from duckrow.cluster.history import OK, Produce
 from duckrow.node.env import Env
 from duckrow.node.errors import DuckrowError
 from duckrow.node.row import View
-from duckrow.node.storeoptions import FSYNC
+from duckrow.node.storeoptions import FSYNC, MEMORY
 from duckrow.node.trioclient import Client
 
 from .clock import SimDeadlock
@@ -117,7 +117,7 @@ class _Run:
         seen.history.produce_bound = CALM_PRODUCE_SECONDS
         self.machines = {i: Machine(world, plan, seen, i) for i in plan.ids}
         self.watch = ClusterWatch(seen)
-        self.operator = Operator(world, plan, seen, self.machines)
+        self.operator = Operator(world, plan, seen, self.machines, self.watch.marks)
         self.hands = [
             ClusterFate(world, plan, seen, self.machines, self.operator, n)
             for n in range(plan.hands)
@@ -298,14 +298,14 @@ class _Run:
 
     async def _restart(self) -> None:
         """In order, or not, or all lose their power."""
-        how = self._rng.choice(("kill", "leave", "power"))
+        how, level = self._rng.choice(("kill", "leave", "power")), self.operator.level
         for machine in self._living():
-            if how == "power" and self.plan.level == "fsync":
+            if how == "power" and level == FSYNC:
                 machine.power()
             elif how == "leave":
                 machine.stop()
                 machine.leave()
-            elif self.plan.level != "memory":
+            elif level != MEMORY:
                 machine.kill(bridge=True, node=True)
             else:
                 machine.kill(node=True)
@@ -366,7 +366,7 @@ class _Run:
     def forgetful(self) -> list[str]:
         """At these nodes what was accepted may be lost: with a disk, or with power below level fsync."""
         plan = self.plan
-        syncs = plan.level == FSYNC
+        syncs = self.operator.levels.lowest == FSYNC
         return [
             each.node_name
             for each in self.machines.values()

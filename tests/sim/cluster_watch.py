@@ -27,6 +27,7 @@ class ClusterWatch:
         self._items: dict[int, int] = {}  # crc of the item at each position
         self._hashes: dict[int, bytes] = {}
         self.lives = Lives(CHANGED)
+        self.marks: dict[int, int] = {}  # by view, its position
         self.on_moment: Callable[[Machine, str], None] = lambda _machine, _moment: None
 
     def attach(self, machine: Machine, node: Keeper) -> None:
@@ -47,10 +48,23 @@ class ClusterWatch:
                 self.compare(machine, node)
             self.lives.look(node)
             note(item)
-            is_mark = isinstance(item.content, View)
+            is_mark, view = isinstance(item.content, View), node.state.view
+            assert view is not None
+            if is_mark:
+                self.marks[view.id] = item.position
+            else:
+                self.check_copies(view)
             self.on_moment(machine, "mark-applied" if is_mark else "applied")
 
         node.on_progress = applied
+
+    def check_copies(self, view: View) -> None:
+        """Nothing is ordered in a view that has fewer of them than an operator wants at least."""
+        keep = {id_ for id_, _, _, keeps_row in view.voters if keeps_row}
+        copies = sum(member.id in keep for member in view.members)
+        if copies < view.min_copies:
+            text = f"{copies} members of view {view.id} keep the row, {view.min_copies} have to"
+            self._seen.problem("few-copies", text)
 
     def compare(self, machine: Machine, node: Keeper) -> None:
         value, position = state_hash(node.state), node.state.position

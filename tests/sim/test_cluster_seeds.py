@@ -30,7 +30,17 @@ from duckrow.tools import fuzz
 from sim import cluster_scenario
 from sim.cluster_machine import UNREAD_STARTS
 from sim.cluster_operator import Operator
-from sim.cluster_plan import DAMAGE, FORGOTTEN, HOUSE, KINDS, SHAPES, ClusterPlan, drawn, links
+from sim.cluster_plan import (
+    DAMAGE,
+    FORGOTTEN,
+    HOUSE,
+    KINDS,
+    SETTINGS,
+    SHAPES,
+    ClusterPlan,
+    drawn,
+    links,
+)
 from sim.cluster_scenario import _Run, can_do_without, run_seed
 from sim.plan import TopicPlan
 from sim.scenario import ENDS
@@ -302,7 +312,8 @@ def test_the_seeds_draw_every_shape_level_and_fault() -> None:
 
     assert {plan.shape for plan in plans} == {*SHAPES}
     assert {plan.machines for plan in plans} == {3, 4, 5}
-    assert {kind for plan in plans for kind in plan.faults} == {*KINDS, *DAMAGE, *HOUSE}
+    kinds = {kind for plan in plans for kind in plan.faults}
+    assert kinds == {*KINDS, *DAMAGE, *HOUSE, SETTINGS}
     assert {plan.level for plan in plans} == {"fsync", "write", "memory"}
     assert any(plan.stays_dead for plan in plans)
     assert any(plan.witnesses for plan in plans)
