@@ -13,7 +13,7 @@ One neighbour at a time may ask for the same, or in a ring of such machines a qu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from .catchup import ImageSource
 from .imageforms import ImageMessage, ImageOffer, ImageSlice, NoImage, WantImage
@@ -22,50 +22,61 @@ from .neighbours import Neighbours
 _OFFER: Final = WantImage(0, 0, 0)  # whatever the least position is
 
 
+class _Way(NamedTuple):
+    asker: int
+    source: int  # who was asked: another one may be chosen before it answers
+
+
 class Passing:
     def __init__(self, neighbours: Neighbours, put: Callable[[int, ImageMessage], None]) -> None:
         self._neighbours, self._put = neighbours, put
         self._source = ImageSource()
-        self._asked: dict[WantImage, int] = {}  # by whom
+        self._asked: dict[WantImage, _Way] = {}
 
     def wanted(self, peer: int, want: WantImage) -> bool:
         """Where one is needed here, too.  False: nobody else is asked."""
         neighbours = self._neighbours
         if not neighbours.standing.active:
             return False  # it takes one now
+        asked = want if want.image else _OFFER
+        if (way := self._asked.get(asked)) is not None and way.asker != peer:
+            return False
         # From here it is followed on, so an image from before the row here would be of no use.
         least, kept = neighbours.floor - 1, neighbours.kept().items()
         self._source.choose(
             {id_: keeps.position for id_, keeps in kept if id_ != peer and keeps.position >= least}
         )
-        source, asked = self._source.peer, want if want.image else _OFFER
-        if source is None or self._asked.setdefault(asked, peer) != peer:
+        source = self._source.peer
+        if source is None:
             return False
+        self._asked[asked] = _Way(peer, source)
         offset = want.offset if want.image else max(want.offset, least)
         self._put(source, want._replace(offset=offset))
         return True
 
     def heard(self, peer: int, message: ImageOffer | ImageSlice | NoImage) -> None:
         """What was asked for here may have been answered."""
-        if peer != self._source.peer:
-            return
         match message:
             case ImageSlice():
                 answered = [WantImage(*message[:3])]
             case ImageOffer():
                 answered = [_OFFER]
-            case NoImage(image):
+            case NoImage(image):  # nor will anything else of it come
                 answered = [want for want in self._asked if want.image == image]
-                if answered:
-                    self._source.failed(peer)
-        askers = [self._asked.pop(want) for want in answered if want in self._asked]
+        answered = [want for want in answered if self._source_of(want) == peer]
+        if answered and isinstance(message, NoImage):
+            self._source.failed(peer)
+        askers = [self._asked.pop(want).asker for want in answered]
         for asker in dict.fromkeys(askers):
             self._put(asker, message)
 
     def lost(self, peer: int) -> None:
         """The link: nothing comes from there, or goes there."""
-        is_source = peer == self._source.peer
-        gone = {want: asker for want, asker in self._asked.items() if is_source or asker == peer}
+        gone = {want: way.asker for want, way in self._asked.items() if peer in way}
         for want, asker in gone.items():
             del self._asked[want]
             self._put(asker, NoImage(want.image))
+
+    def _source_of(self, want: WantImage) -> int | None:
+        way = self._asked.get(want)
+        return None if way is None else way.source

@@ -361,6 +361,22 @@ def test_who_asks_for_an_image_further_on_is_told_when_the_link_there_is_lost() 
     assert sent[1:] == [(3, NoImage(5))]
 
 
+def test_what_a_neighbour_answers_is_passed_on_though_another_one_is_asked_by_now() -> None:
+    """C4: Who had asked waited a minute and a half; and nobody else could ask for the same, for ever, where it
+    asked no more.
+    """
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
+    middle, sent = passing(cluster, 2)
+    assert middle.wanted(1, WantImage(5, 7, 0))
+    assert middle.wanted(3, WantImage(0, 0, 0))
+    assert sent == [(3, WantImage(5, 7, 0)), (1, WantImage(0, 0, 0))]
+
+    middle.heard(3, NoImage(5))
+    middle.lost(3)
+
+    assert sent[2:] == [(1, NoImage(5)), (3, NoImage(0))]
+
+
 def test_a_question_for_an_image_that_all_pass_on_comes_to_an_end() -> None:
     """C4."""
     cluster = Cluster(1, 2, 3, others=(4,), edges=[(1, 2), (1, 3), (1, 4), (2, 3)])
