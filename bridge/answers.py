@@ -14,6 +14,7 @@ from duckrow.node import bridgewire as wire
 from duckrow.node.bridgewire import What
 from duckrow.node.env import Buffer
 from duckrow.node.errors import Corrupt
+from duckrow.node.places import segment_of
 from duckrow.node.rowwire import encode_heads
 
 from .admin import Admin
@@ -43,11 +44,14 @@ class Answers:
         if what == What.DIGEST:
             return answer(await repair.read_position(arguments[0], store.digest_of))
         if what == What.HEADS:
-            stored = await repair.read_place(arguments[0], store.read_heads)
+            place = arguments[0]
+            stored = await repair.read_segment(segment_of(place), partial(store.read_heads, place))
             head, block = encode_heads(stored.bundle)
             return answer(head, *block)
         if what == What.BODY:
-            return answer(None, await repair.read_place(arguments[0], store.read_body))
+            place, *is_live = arguments
+            found = await repair.read_place(place, store.read_body, is_live=is_live == [True])
+            return answer(None, found)
         if what == What.SYNC:
             await store.sync()
             return answer(None)

@@ -169,16 +169,19 @@ class Repair:
 
         return await self.read(segments, read)
 
-    async def read_place(self, place: int, read: Callable[[int], Awaitable[T]]) -> T:
-        """For the node: what it asks for is alive, so an image has it where others keep no more than
-        that of the items that would mend it.
+    async def read_place(
+        self, place: int, read: Callable[[int], Awaitable[T]], *, is_live: bool
+    ) -> T:
+        """For the node.  `is_live`: an image has it where others keep no more than that of the items that
+        would mend it.  It has nothing that is only pinned here, for the archive.
         """
         number = segment_of(place)
         try:
             return await self.read_segment(number, partial(read, place))
         except Corrupt:
             wound = self.wounds.get(number)
-            if wound is not None and self.asking.hopeless and self._are_dropped([wound]):
+            hopeless = is_live and self.asking.hopeless
+            if wound is not None and hopeless and self._are_dropped([wound]):
                 self._need_image()
             raise
 

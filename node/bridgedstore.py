@@ -81,8 +81,8 @@ class BridgedStore:
         fields, body = await self._row.ask(What.HEADS, place)
         return StoredHeads(wire.commands_of(fields, body, heads_only=True))
 
-    async def read_body(self, place: int) -> Buffer:
-        return (await self._row.ask(What.BODY, place))[1]
+    async def read_body(self, place: int, *, is_live: bool = False) -> Buffer:
+        return (await self._row.ask(What.BODY, place, is_live))[1]
 
     async def read_image(self, offset: int, length: int) -> Part | None:
         """For a node without a state: see adopting.py.  None: an image has to come first."""

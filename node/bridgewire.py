@@ -73,7 +73,7 @@ class What(enum.IntEnum):
     PLACE = 1  # of a position
     DIGEST = 2  # at a position
     HEADS = 3  # at a place
-    BODY = 4  # at a place
+    BODY = 4  # at a place; whether it is alive
     SYNC = 5
     DROP = 6  # segments
     REWRITE = 7  # a segment, for the places in the body

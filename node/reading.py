@@ -67,8 +67,9 @@ class Bodies(Protocol):
         """
         ...
 
-    async def read_body(self, place: int) -> Buffer:
-        """
+    async def read_body(self, place: int, *, is_live: bool = False) -> Buffer:
+        """`is_live`: something of it is not pruned, so every machine should have it.
+
         Raises:
             NotFound: the segment was dropped, or rewritten without this body.
             Corrupt: it is damaged there.
@@ -192,7 +193,7 @@ class Reader:
                 try:
                     if basket.batches and await self._is_too_large(want, basket):
                         return pulled
-                    head, body = await self._fetch(ask.topic, want)
+                    head, body = await self._fetch(ask.topic, topic_id, want)
                 except (NotFound, Corrupt) as error:
                     if not basket.batches:
                         self._explain(ask, topic_id, want, error)
@@ -229,11 +230,12 @@ class Reader:
         basket.done.update((partition, start - 1) for partition, start in starts.items())
         return missing, spans, wants
 
-    async def _fetch(self, topic: str, want: Want) -> tuple[Head, Buffer]:
+    async def _fetch(self, topic: str, topic_id: int, want: Want) -> tuple[Head, Buffer]:
         place = want.row.place
         found = self._cache.get(place)
         if found is None:
-            found = await self._fetch_stored(place)
+            live = self._state.partition(topic_id, want.partition).first
+            found = await self._fetch_stored(place, is_live=want.row.last >= live)
         head, body = found
         # Wrong entries would be worse than none.
         if (
@@ -253,11 +255,11 @@ class Reader:
             return False
         return not self._cache.holds(row.place) and (await self._head(row.place)).length > left
 
-    async def _fetch_stored(self, place: int) -> tuple[Head, Buffer]:
+    async def _fetch_stored(self, place: int, *, is_live: bool) -> tuple[Head, Buffer]:
         if self._opened is not None and self._opened[0] == place:
             return await self._head(place), self._opened[1].body
         # The body first: to find it, the store reads the heads, and has them for the second call.
-        body = await self._store.read_body(place)
+        body = await self._store.read_body(place, is_live=is_live)
         return await self._head(place), body
 
     def _open(self, place: int, body: Buffer) -> Columns:

@@ -254,7 +254,7 @@ class RowStore:
         """
         return await self._reads.read_heads(place)
 
-    async def read_body(self, place: int) -> bytes:
+    async def read_body(self, place: int, *, is_live: bool = False) -> bytes:
         """The body of one command; checked.
 
         Raises:

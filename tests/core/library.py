@@ -55,7 +55,7 @@ class Shelf:
             bundle._replace(commands=tuple(c._replace(body=b"") for c in bundle.commands))
         )
 
-    async def read_body(self, place: int) -> bytes:
+    async def read_body(self, place: int, *, is_live: bool = False) -> bytes:
         self.bodies_read += 1
         await self._turn()
         body = self._bundle(place).commands[command_of(place)].body

@@ -596,7 +596,7 @@ def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> Non
         await split.until()
         for node in split.nodes.values():
 
-            async def asks(place: int) -> bytes:
+            async def asks(place: int, *, is_live: bool = False) -> bytes:
                 raise AssertionError(f"for the body at {place}")
 
             node.row.store.read_body = asks  # type: ignore[method-assign]

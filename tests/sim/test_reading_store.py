@@ -112,9 +112,9 @@ class Gone:
     async def read_heads(self, place: int) -> StoredHeads:
         return await self._store.read_heads(place)
 
-    async def read_body(self, place: int) -> bytes:
+    async def read_body(self, place: int, *, is_live: bool = False) -> bytes:
         try:
-            return await self._store.read_body(place)
+            return await self._store.read_body(place, is_live=is_live)
         except NotFound:
             self.count += 1
             raise

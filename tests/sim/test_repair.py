@@ -15,6 +15,7 @@ from duckrow.node.places import offset_of, segment_of
 from duckrow.node.reading import Pull
 from duckrow.node.records import RecordKind, decode, seed_of
 from duckrow.node.segments import segment_file
+from duckrow.node.values import position_of
 from sim.clusterkit import BODY
 from sim.pairkit import Split, everything, play
 from sim.test_images import forgotten
@@ -247,6 +248,59 @@ def test_what_is_alive_in_an_item_that_others_keep_only_a_part_of_comes_with_an_
 
     split = play(13, script, keep=100)
     assert sum("m3 image_taken" in note for note in split.notes) == 1
+
+
+def test_what_is_pruned_and_pinned_for_the_archive_here_takes_no_image() -> None:
+    """No image has it, and one would take all the rest that is pinned here, too."""
+    body = columns.encode([b"pinned" * 100])
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        node, store = split.nodes[1], split.bridges[3].store
+        turns = [makers.Turn(node.fresh_pid(), seq=1, time=1) for _ in range(3)]
+        node.row.submit(
+            [
+                makers.create(turns[0], "own", {"archive": 1}),
+                makers.produce(turns[1], "own", body, 1),
+                makers.prune(turns[2], "own", 1),
+            ]
+        )
+        store.pin(999, 0, ())  # so nothing of it is rewritten
+        with trio.fail_after(10):
+            while not all(has_pruned(split, id_) for id_ in (1, 2, 3)):
+                await trio.sleep(0.1)
+        topic = split.nodes[3].state.topic("own")
+        assert topic is not None
+        id_, row = topic.id, split.nodes[3].numbers.at_position(topic.id, 0, 0)
+        assert row is not None
+        for each in (1, 2):
+            split.nodes[each].pins.tell("own", id_, 0, 1)
+        with trio.fail_after(60):
+            while not all(
+                split.bridges[each].store.floor > position_of(id_) + 3 for each in (1, 2)
+            ):
+                await trio.sleep(0.2)
+        name, media = f"row/{segment_file(segment_of(row.place))}", split.world.host("m3").media
+        media.flip(name, media.content(name).index(body) + 9)
+        split.kill("n", 3)  # it has what came last in memory
+        split.start_node(3)
+        with trio.fail_after(60):
+            while 3 not in split.nodes:
+                await trio.sleep(0.1)
+        for _ in range(3):
+            with pytest.raises(Damaged):
+                await split.nodes[3].reader.pull(Pull("own", kept=True))
+            await trio.sleep(1)
+        await split.end()
+
+    split = play(13, script, keep=100)
+    assert not any("m3 image_taken" in note for note in split.notes)
+
+
+def has_pruned(split: Split, id_: int) -> bool:
+    topic = split.nodes[id_].state.topic("own")
+    return topic is not None and split.nodes[id_].state.partition(topic.id, 0)[:2] == (2, 1)
 
 
 def test_damage_that_a_rewrite_has_left_out_is_told_no_more() -> None:
