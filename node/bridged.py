@@ -39,6 +39,7 @@ from .snapshots import Snapshots
 from .timekeeping import tell_time
 
 IMAGE_SECONDS = 1.0  # between two looks whether the bridge has one
+READ_TRIES = 3  # of what the disk does not give
 LAST_SNAPSHOT_SECONDS = 5.0  # at an orderly end: the bridge may end, too
 
 
@@ -97,19 +98,29 @@ async def open_bridged(
 async def _recovered(
     env: Env, row: BridgedRow, state: Disk, numbers: Disk, options: HousekeepingOptions, note: Note
 ) -> tuple[Keeper, Housekeeping]:
-    """With the state of an image, if there is no other; waits until there is one."""
+    """With the state of an image, if there is no other; waits until there is one.
+
+    What the disk does not give it may give another time, and an image costs the whole row.
+    """
+    tries = READ_TRIES
     while True:
         snapshots, folder = Snapshots(state), NumberFolder(numbers)
         image = row.image
         try:
             known = await adopted(state)
+            if known is None:
+                raise UnreadStateError(f"the disk does not give {NAME}")
             if known != image:
                 what = f"{image or 'another row'} took the place of what is known here"
-                raise StatelessError(f"the disk does not give {NAME}" if known is None else what)
+                raise StatelessError(what)
             rare = rare_housekeeping(env, options)
             return await recovered(Keeper, env, row, snapshots, folder, rare)
         except (StatelessError, UnreadStateError) as error:
             note(WARNING, "state_missing error=%s", error)
+            tries -= 1
+            if isinstance(error, UnreadStateError) and tries > 0:
+                await trio.sleep(IMAGE_SECONDS)
+                continue
         try:
             taken = await adopt(row.store.read_image, row.store.uuid, snapshots, folder)
             taken = taken and await note_adopted(state, image)

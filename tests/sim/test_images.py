@@ -473,6 +473,30 @@ def test_a_node_whose_disk_gives_none_of_its_snapshots_takes_an_image() -> None:
     assert sum("m3 image_taken" in note for note in split.notes) == 1
 
 
+@pytest.mark.parametrize("name", [adopting.NAME, "snapshot-"])
+def test_a_node_whose_disk_gives_at_another_try_what_it_knows_takes_no_image(name: str) -> None:
+    """The whole row was fetched for it, and what was pinned here for the archive went."""
+
+    async def script(split: Split) -> None:
+        await imaged(split)
+        await split.stop_node(3)
+        media = split.world.host("n3").media
+        spoilt = [path for path in media.paths() if path.startswith(f"state/{name}")]
+        for path in spoilt:
+            media.spoil(path, 0)
+        split.start_node(3)
+        with trio.fail_after(10):
+            while not any("n3 state_missing error=the" in note for note in split.notes):
+                await trio.sleep(0.1)
+        for path in spoilt:
+            media.pages(path).bad.clear()
+        await split.until()
+        await split.end()
+
+    split = play(1, script, keep=KEEP)
+    assert sum("m3 image_taken" in note for note in split.notes) == 1
+
+
 def test_a_file_of_the_index_that_came_with_an_image_and_is_lost_comes_with_another_one() -> None:
     """What came has no items, and the row here had come as far: it counted as dead, and the bodies went, too."""
 
