@@ -16,6 +16,7 @@ from typing import Final
 
 import trio
 
+from . import smallfile
 from .env import Disk
 
 NAME: Final = "doubt"
@@ -24,12 +25,7 @@ NAME: Final = "doubt"
 async def leave_doubt(disk: Disk) -> None:
     """Before the process ends; nobody can wait for it to be cancelled."""
     with trio.CancelScope(shield=True), suppress(OSError):  # sim-ok: the dead write nothing
-        file = await disk.open(NAME, create=True)
-        try:
-            await file.sync()
-        finally:
-            file.close()
-        await disk.sync_names()
+        await smallfile.mark(disk, NAME)
 
 
 async def clear_doubt(disk: Disk) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from . import smallfile
 from .env import Disk
 
 NAME: Final = "restored"
@@ -23,12 +24,7 @@ async def note(disk: Disk) -> bool:
         OSError.
     """
     is_new = not await disk.exists(NAME)
-    file = await disk.open(NAME, create=True)
-    try:
-        await file.sync()
-    finally:
-        file.close()
-    await disk.sync_names()
+    await smallfile.mark(disk, NAME)
     return is_new
 
 

@@ -1,4 +1,7 @@
-"""A small file that is there as a whole or not at all: written aside, synced, and renamed."""
+"""A small file that is there as a whole or not at all: written aside, synced, and renamed.
+
+A *mark* has no content: that it is there says all.
+"""
 
 from __future__ import annotations
 
@@ -48,3 +51,17 @@ async def get(disk: Disk, name: str, bytes_max: int) -> bytes:
         return bytes(await file.read(0, bytes_max))
     finally:
         file.close()
+
+
+async def mark(disk: Disk, name: str) -> None:
+    """Durable on return.
+
+    Raises:
+        OSError.
+    """
+    file = await disk.open(name, create=True)
+    try:
+        await file.sync()
+    finally:
+        file.close()
+    await disk.sync_names()

@@ -28,7 +28,8 @@ from duckrow.node.errors import DiskFailed
 from duckrow.node.row import View
 from duckrow.tools import fuzz
 from sim import cluster_scenario
-from sim.cluster_machine import UNREAD_STARTS
+from sim.cluster_faults import ClusterFate
+from sim.cluster_machine import UNREAD_STARTS, Machine
 from sim.cluster_operator import Operator
 from sim.cluster_plan import (
     DAMAGE,
@@ -356,6 +357,15 @@ def test_whose_disk_may_be_hurt_is_never_the_only_one_that_has_what_was_ordered(
         assert 2 * sum(map(plan.weight, alone)) <= sum(map(plan.weight, plan.ids))
 
 
+async def until_it_may_forget(fate: ClusterFate, machine: Machine) -> None:
+    """All is healed, and another one has all that it has."""
+    fate.heal_net()
+    fate.revive()
+    with trio.fail_after(10):
+        while not fate._may_forget(machine):
+            await trio.sleep(0.1)
+
+
 def test_nobody_loses_its_memory_beside_a_machine_whose_disk_has_failed() -> None:
     """That one is about to end, and at this level to forget what both have acked (seed 905158)."""
     world = World(1)
@@ -363,11 +373,7 @@ def test_nobody_loses_its_memory_beside_a_machine_whose_disk_has_failed() -> Non
     fate, machine, other = run.hands[0], run.machines[1], run.machines[2]
 
     async def script(_: World) -> None:
-        fate.heal_net()
-        fate.revive()
-        with trio.fail_after(10):
-            while not fate._may_forget(machine):
-                await trio.sleep(0.1)
+        await until_it_may_forget(fate, machine)
         assert other.bridge is not None
         store = other.bridge.store
         other.bridge_host.media.write_eio = 1
@@ -391,11 +397,7 @@ def test_nobody_loses_its_memory_beside_the_only_other_copy_while_that_is_damage
     fate, machine, victim = run.hands[0], run.machines[1], run.machines[2]
 
     async def script(_: World) -> None:
-        fate.heal_net()
-        fate.revive()
-        with trio.fail_after(10):
-            while not fate._may_forget(machine):
-                await trio.sleep(0.1)
+        await until_it_may_forget(fate, machine)
         run.seen.flips += 1
         media = victim.bridge_host.media
         for path in ("row/reserve", "row/00000001.seg"):

@@ -17,8 +17,8 @@ from duckrow.node.records import RecordKind, decode, seed_of
 from duckrow.node.segments import segment_file
 from duckrow.node.values import position_of
 from sim.clusterkit import BODY
+from sim.imagekit import forgotten
 from sim.pairkit import Split, everything, play
-from sim.test_images import forgotten
 
 KEEP = 100_000  # entries; with a limit, segments are small
 
