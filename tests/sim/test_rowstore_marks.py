@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import trio
 
+from duckrow.node import doubt, restored
 from duckrow.node.doubt import leave_doubt
 from duckrow.node.env import Env
 from duckrow.node.lonerow import LoneRow
@@ -223,3 +224,22 @@ def test_a_row_that_was_closed_on_a_full_disk_is_known_to_end_where_it_did() -> 
 
     assert outcome.broken
     assert all(item.position > last for item in outcome.new)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", [doubt.NAME, restored.NAME])
+def test_a_mark_that_was_left_is_there_after_a_loss_of_power(name: str, seed: int) -> None:
+    machine = Machine(seed)
+
+    async def leave(env: Env) -> None:
+        folder = await env.disk.folder("row")
+        await env.disk.sync_names()  # it has been there for long
+        if name == doubt.NAME:
+            await leave_doubt(folder)
+        else:
+            assert await restored.note(folder)
+
+    machine.run(leave)
+    machine.media.power_loss()
+
+    assert f"row/{name}" in machine.media.paths()
