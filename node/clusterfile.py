@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, combinations, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -247,7 +247,13 @@ def read_cluster(text: str, path: str) -> ClusterFile:
     timers = TimersSection(**parts["timers"])
     if wrong := [f"{path}: {each}" for each in _objections(cluster, timers, members)]:
         raise Refused("; ".join(wrong))
-    return _made(cluster, timers, members)
+    made = _made(cluster, timers, members)
+    if beyond := _beyond_witnesses(made):
+        raise Refused(
+            f"{path}: every way to {', '.join(beyond)} leads over a witness, which has no row to "
+            "give: link the machines that keep the row with each other"
+        )
+    return made
 
 
 def _values(
@@ -310,12 +316,20 @@ def _objections(
                 yield f"the link {list(pair)} names no member {name!r}{nearest(name, members)}"
         if pair[0] == pair[1]:
             yield f"the link {list(pair)} leads nowhere"
-    if lonely := _unreached(listed, members) if not isinstance(cluster.links, str) else []:
+    if lonely := _unreached(listed, list(members)) if not isinstance(cluster.links, str) else []:
         yield f"the links do not reach {', '.join(lonely)}"
 
 
-def _unreached(links: tuple[tuple[str, str], ...], members: Mapping[str, object]) -> list[str]:
-    reached = {next(iter(members))}
+def _beyond_witnesses(cluster: ClusterFile) -> list[str]:
+    """Who keeps the row, and could not catch up with the first who does.  Standby links do not
+    count: nobody dials them while the witness is there."""
+    keepers = [peer.name for peer in cluster.peers.values() if not peer.witness]
+    links = [(cluster.peers[one].name, cluster.peers[other].name) for one, other in cluster.links]
+    return _unreached([pair for pair in links if {*pair} <= {*keepers}], keepers)
+
+
+def _unreached(links: Collection[tuple[str, str]], members: Sequence[str]) -> list[str]:
+    reached = {members[0]}
     for _ in members:  # no way is longer
         for one, other in links:
             if one in reached or other in reached:

@@ -143,12 +143,26 @@ def test_links_can_be_listed_either_way_round() -> None:
             "[cluster]\nlinks = [['m1', 'm2']]\n" + "".join(member(f"m{i}", i) for i in (1, 2, 3)),
             "the links do not reach m3",
         ),
+        (
+            "[cluster]\nlinks = 'chain'\nstandby = [['m1', 'm3']]\n"
+            + member("m1", 1)
+            + member("m2", 2, "witness = true")
+            + "".join(member(f"m{i}", i) for i in (3, 4)),
+            "c.toml: every way to m3, m4 leads over a witness",
+        ),
         ("[cluster]\nid = 'mine'\n", "'mine' is not the id of a cluster"),
         ("[cluster\n", "c.toml: "),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
     assert said in said_of(text)
+
+
+@pytest.mark.parametrize("shape", ["mesh", "ring", "star"])
+def test_a_witness_may_be_between_machines_that_have_another_way(shape: str) -> None:
+    last = member("m4", 4, "witness = true")
+    text = f"[cluster]\nlinks = '{shape}'\n" + "".join(member(f"m{i}", i) for i in (1, 2, 3))
+    assert read_cluster(text + last, "c.toml").neighbours(4)
 
 
 def test_a_secret_that_cannot_be_read_is_not_shown() -> None:
