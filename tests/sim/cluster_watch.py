@@ -46,7 +46,7 @@ class ClusterWatch:
                 )
             if item.position % HASH_EVERY == 0:
                 self.compare(machine, node)
-            self.lives.look(node)
+            self.lives.look(node, item)
             note(item)
             is_mark, view = isinstance(item.content, View), node.state.view
             assert view is not None

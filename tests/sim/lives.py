@@ -5,6 +5,9 @@ end each life gets a name of its own, and what was done goes to where it was see
 
     z  made ─────── deleted   made ── grown ──────────        produce  z/1 "t0.7"
        │    z#1    │          │        z#2                     seen in  z#2/1
+
+What was pruned before anybody read it had a number, too.  The time of a produce does not tell where a late copy
+of it went; so it is noted which batches came in the row while which topic was there.
 """
 
 from __future__ import annotations
@@ -17,8 +20,11 @@ import attrs
 import trio
 
 from duckrow.cluster.history import FAIL, INFO, History, Key, Produce, Pull, Value
-from duckrow.node import columns
+from duckrow.node import codec, columns
+from duckrow.node.commands import Kind, decode_head
+from duckrow.node.commands import Produce as Batch
 from duckrow.node.keeper import Keeper
+from duckrow.node.row import Bundle, Item
 
 from .workload import key_of
 
@@ -40,6 +46,7 @@ class Lives:
         self.all: list[Life] = []
         self.placed: dict[Value, int] = {}  # the position in the row, as readers were told
         self.problems: list[str] = []
+        self._ordered: dict[Value, dict[tuple[int, int], None]] = {}  # topic id, partition
         self._position = 0
 
     @property
@@ -50,12 +57,14 @@ class Lives:
     def partitions(self) -> int:
         return self.all[-1].counts[-1] if self.all else 1
 
-    def look(self, node: Keeper) -> None:
-        """The first one that comes to a position tells of all."""
+    def look(self, node: Keeper, item: Item | None = None) -> None:
+        """The first one that comes to a position tells of all; of what is in it, who has the bodies."""
+        topic, newest = node.state.topic(self.name), self.newest
+        if topic is not None and item is not None and isinstance(item.content, Bundle):
+            self._note(item.content, topic.id)
         if node.state.position <= self._position:
             return
         self._position, now = node.state.position, trio.current_time()
-        topic, newest = node.state.topic(self.name), self.newest
         if newest is not None and (topic is None or topic.id != newest.id):
             newest.until, newest = now, None
         if topic is None:
@@ -65,6 +74,16 @@ class Lives:
             self.all.append(newest)
         if topic.policy.partitions not in newest.counts:
             newest.counts.append(topic.policy.partitions)
+
+    def _note(self, bundle: Bundle, id_: int) -> None:
+        for raw, body in bundle.commands:
+            head = decode_head(raw)
+            if head.kind != Kind.PRODUCE or head.topic != self.name or not len(body):
+                continue
+            batch = Batch.of(head)
+            for text in codec.decode(batch.codec, body).value_list(0, batch.entries):
+                value = text.decode().strip()
+                self._ordered.setdefault(value, {})[id_, head.partition] = None
 
     def has_ended(self, id_: int) -> bool:
         return any(life.id == id_ and life.until < inf for life in self.all)
@@ -129,23 +148,32 @@ class Lives:
             for life in meanwhile
             for partition in ([made.key[1]] if made.key[1] != ANY else range(max(life.counts)))
         ]
-        # With a topic goes what was known of its lanes.  So what goes again as the first of one comes to
-        # the next topic, too, whatever came of it before.
         topics = {topic for topic, _ in possible}
-        late = [key for key in there if key[0] not in topics]
         if len(meanwhile) > 1:
             made.may_repeat, made.lane = True, ""
             made.outcome = INFO if made.outcome == FAIL else made.outcome
         in_time = [key for key in there if key[0] in topics]
         doubt = attrs.evolve(made, outcome=INFO, first=0, together="", lane="")
-        repeated = [attrs.evolve(doubt, key=key, may_repeat=True) for key in late]
         if made.outcome != FAIL and (len(in_time) == 1 or (not in_time and len(possible) == 1)):
             (made.key,) = in_time or possible
-            return [made, *repeated]
-        # A doubt everywhere: what it says of its numbers, or of what is with it, is of one of them.
-        doubt.outcome = FAIL if made.outcome == FAIL else INFO
-        everywhere = dict.fromkeys((*in_time, *possible))
-        return [*(attrs.evolve(doubt, key=key) for key in everywhere), *repeated]
+            told = [made]
+        else:  # a doubt everywhere: what it says of its numbers, or of what is with it, is of one of them
+            outcome = FAIL if made.outcome == FAIL else INFO
+            everywhere = dict.fromkeys((*in_time, *possible))
+            told = [attrs.evolve(doubt, key=key, outcome=outcome) for key in everywhere]
+        # With a topic goes what was known of its lanes.  So what goes again as the first of one comes to
+        # the next topic, too, whatever came of it before, and whether or not anybody read it there.
+        topics = {each.key[0] for each in told}
+        again = [key for key in {**there, **self._row_of(made, names)} if key[0] not in topics]
+        return [*told, *(attrs.evolve(doubt, key=key, may_repeat=True) for key in again)]
+
+    def _row_of(self, made: Produce, names: dict[int, str]) -> dict[Key, None]:
+        return {
+            (names[id_], partition): None
+            for value in made.values
+            for id_, partition in self._ordered.get(value, ())
+            if id_ in names
+        }
 
     def _meanwhile(self, made: Produce) -> list[Life]:
         """Where it may have gone."""

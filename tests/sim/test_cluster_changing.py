@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import random
 from math import inf
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+import trio
+import trio.testing
 
+from core.rowkit import ANN, BOB, Row
 from duckrow.cluster.checker import check
-from duckrow.cluster.history import FAIL, INFO, OK, Content, History, Produce, Pull, Report
-from duckrow.node import staging, topics
-from duckrow.node.commands import Head
+from duckrow.cluster.history import FAIL, INFO, OK, Content, History, Produce, Prune, Pull, Report
+from duckrow.node import columns, makers, staging, topics
+from duckrow.node.commands import Command, Head
 from duckrow.node.effects import Effect, Result
 from duckrow.node.errors import Conflict
+from duckrow.node.keeper import Keeper
+from duckrow.node.makers import Turn
 from duckrow.node.reading import Reader
 from duckrow.node.state import State
 from duckrow.node.values import Topic
@@ -178,6 +185,40 @@ def test_a_copy_may_come_to_the_next_topic_when_all_was_answered_long_ago() -> N
     assert check(history).ok
     told = [(made.key[0], made.values, made.outcome) for made in history.produces]
     assert told == [("z#1", ["a"], OK), ("z#2", ["a"], INFO), ("z#1", ["b"], OK)]
+
+
+@pytest.mark.parametrize(("copied", "kinds"), [(True, []), (False, ["number-too-high"])])
+def test_a_late_copy_that_was_pruned_before_anybody_read_it_had_a_number_in_the_next_topic(
+    copied: bool, kinds: list[str]
+) -> None:
+    row, told = Row(), Lives("z")
+    batch = makers.produce(Turn(ANN, 1), "z", columns.encode([b"a"]), 1)
+    late = [batch] if copied else []
+    other = makers.produce(Turn(BOB, 1), "z", columns.encode([b"b"]), 1)
+
+    async def apply(*commands: Command) -> None:
+        await trio.sleep(1)
+        row.item(*commands)
+        told.look(cast(Keeper, SimpleNamespace(state=row.state)), row.items[-1])
+
+    async def story() -> History:
+        start = trio.current_time()
+        await apply(makers.create(row.turn(), "z", {}), batch)
+        first = Produce("p", ("z", 0), ["a"], start, trio.current_time(), OK, 1)
+        await apply(makers.delete(row.turn(), "z"))
+        await apply(makers.create(row.turn(), "z", {}), *late)
+        second = Produce("q", ("z", 0), ["b"], trio.current_time(), outcome=OK, first=2)
+        await apply(other)
+        pruned = Prune(("z", 0), 1, trio.current_time(), OK)
+        second.ended = now = trio.current_time()
+        read = Pull("c", ("z", 0), 0, now, now + 1, OK, numbers=[2], values=["b"], missing=1)
+        read.topic_id = row.topic("z").id
+        return History(produces=[first, second], pulls=[read], prunes=[pruned])
+
+    history = trio.run(story, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert told.tell_apart(history) == []
+
+    assert check(history).kinds == kinds
 
 
 @pytest.mark.parametrize(
