@@ -8,6 +8,8 @@ just because somebody waits for an image who has nobody else to ask.  So what th
 further on, and what is answered is passed back: then there is a majority without this machine.
 
 One neighbour at a time may ask for the same, or in a ring of such machines a question would never end.
+And all of an image comes from who offered it: that of another machine may be of the same position, and
+what lies where in it is not the same.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ class Passing:
         self._neighbours, self._put = neighbours, put
         self._source = ImageSource()
         self._asked: dict[WantImage, _Way] = {}
+        self._offered: dict[int, tuple[int, int]] = {}  # by asker: which image, and by whom
 
     def wanted(self, peer: int, want: WantImage) -> bool:
         """Where one is needed here, too.  False: nobody else is asked."""
@@ -42,17 +45,25 @@ class Passing:
         if (way := self._asked.get(asked)) is not None and way.asker != peer:
             return False
         # From here it is followed on, so an image from before the row here would be of no use.
-        least, kept = neighbours.floor - 1, neighbours.kept().items()
-        self._source.choose(
-            {id_: keeps.position for id_, keeps in kept if id_ != peer and keeps.position >= least}
-        )
-        source = self._source.peer
+        least = neighbours.floor - 1
+        source = self._offered_by(peer, want.image) if want.image else self._choose(peer, least)
         if source is None:
             return False
         self._asked[asked] = _Way(peer, source)
         offset = want.offset if want.image else max(want.offset, least)
         self._put(source, want._replace(offset=offset))
         return True
+
+    def _offered_by(self, peer: int, image: int) -> int | None:
+        offered, source = self._offered.get(peer, (0, None))
+        return source if offered == image else None
+
+    def _choose(self, peer: int, least: int) -> int | None:
+        kept = self._neighbours.kept().items()
+        self._source.choose(
+            {id_: keeps.position for id_, keeps in kept if id_ != peer and keeps.position >= least}
+        )
+        return self._source.peer
 
     def heard(self, peer: int, message: ImageOffer | ImageSlice | NoImage) -> None:
         """What was asked for here may have been answered."""
@@ -68,6 +79,8 @@ class Passing:
             self._source.failed(peer)
         askers = [self._asked.pop(want).asker for want in answered]
         for asker in dict.fromkeys(askers):
+            if isinstance(message, ImageOffer):
+                self._offered[asker] = message.image, peer
             self._put(asker, message)
 
     def lost(self, peer: int) -> None:
@@ -76,6 +89,11 @@ class Passing:
         for want, asker in gone.items():
             del self._asked[want]
             self._put(asker, NoImage(want.image))
+        self._offered = {
+            asker: (image, source)
+            for asker, (image, source) in self._offered.items()
+            if peer not in (asker, source)
+        }
 
     def _source_of(self, want: WantImage) -> int | None:
         way = self._asked.get(want)

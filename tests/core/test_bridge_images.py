@@ -329,6 +329,12 @@ def passing(cluster: Cluster, id_: int) -> tuple[Passing, list[tuple[int, ImageM
     ), sent
 
 
+def offered(cluster: Cluster, middle: Passing, asker: int, *, by: int) -> None:
+    """An image of position 5."""
+    assert middle.wanted(asker, WantImage(0, 0, 0))
+    middle.heard(by, ImageOffer(5, b"", cluster.view(1), {}, 9, {7: 300}))
+
+
 def test_an_image_is_passed_on_only_from_where_the_row_here_can_be_followed() -> None:
     """C4."""
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
@@ -351,14 +357,37 @@ def test_an_image_is_passed_on_only_from_where_the_row_here_can_be_followed() ->
     assert sent[2:] == [(1, WantImage(2, 0, 5)), (3, ImageSlice(2, 0, 5, 9, b"last"))]
 
 
+def test_the_slices_of_an_image_that_is_passed_on_come_from_who_offered_it() -> None:
+    """C4: Where nothing is ordered, images of two machines are of one position, but what lies where in them
+    is not the same: half of one and half of the other would have become the row.
+    """
+    cluster = Cluster(1, 2, 3, others=(4,), edges=[(1, 2), (2, 3), (2, 4)])
+    middle, sent = passing(cluster, 2)
+    assert middle.wanted(4, WantImage(0, 0, 0))
+    assert sent == [(1, WantImage(0, 0, 0))]
+    middle.heard(1, ImageOffer(1, b"", cluster.view(1), {}, 9, {7: 300}))
+    assert middle.wanted(4, WantImage(1, 0, 0))
+    middle.heard(1, ImageSlice(1, 0, 0, 9, b"the state"))
+    cluster.members[2].neighbours.down(1)
+    middle.lost(1)
+    del sent[:]
+
+    assert not middle.wanted(4, WantImage(1, 7, 0)), "node 3 may have another one of that position"
+    assert not sent
+    assert middle.wanted(4, WantImage(0, 0, 0))
+    assert sent == [(3, WantImage(0, 0, 0))]
+
+
 def test_who_asks_for_an_image_further_on_is_told_when_the_link_there_is_lost() -> None:
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
     middle, sent = passing(cluster, 2)
+    offered(cluster, middle, 3, by=1)
     assert middle.wanted(3, WantImage(5, 7, 0))
+    del sent[:]
     middle.lost(1)
     middle.lost(1)
 
-    assert sent[1:] == [(3, NoImage(5))]
+    assert sent == [(3, NoImage(5))]
 
 
 def test_what_a_neighbour_answers_is_passed_on_though_another_one_is_asked_by_now() -> None:
@@ -367,6 +396,8 @@ def test_what_a_neighbour_answers_is_passed_on_though_another_one_is_asked_by_no
     """
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
     middle, sent = passing(cluster, 2)
+    offered(cluster, middle, 1, by=3)
+    del sent[:]
     assert middle.wanted(1, WantImage(5, 7, 0))
     assert middle.wanted(3, WantImage(0, 0, 0))
     assert sent == [(3, WantImage(5, 7, 0)), (1, WantImage(0, 0, 0))]
