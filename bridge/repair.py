@@ -41,6 +41,7 @@ from .staging import Staging
 ANSWER_BYTES: Final = 4 * MIB  # for one question; what is left is asked again
 FULL_SECONDS: Final = 5.0  # then it is tried again whether there is room
 TRIES: Final = 3  # of one read
+AGAIN_SECONDS: Final = 5.0  # then who waits reads again, whether or not anything has changed
 
 T = TypeVar("T")
 Between = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
@@ -214,7 +215,8 @@ class Repair:
                 if is_vain():
                     self._member.need_image(trio.current_time())
                     self._wake()
-                await self._changed.wait()
+                with trio.move_on_after(AGAIN_SECONDS):  # the disk may give by then what it did not
+                    await self._changed.wait()
 
     def _is_dropped(self, position: int) -> bool:
         """The row here still reaches back to it, and it will not be whole again: no neighbour who is there

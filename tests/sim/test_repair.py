@@ -14,6 +14,7 @@ from duckrow.node.errors import Damaged
 from duckrow.node.places import offset_of, segment_of
 from duckrow.node.reading import Pull
 from duckrow.node.records import RecordKind, decode, seed_of
+from duckrow.node.row import Item
 from duckrow.node.segments import segment_file
 from duckrow.node.values import position_of
 from sim.clusterkit import BODY
@@ -139,6 +140,31 @@ def test_without_anybody_to_ask_it_is_told_and_mended_when_somebody_is_back() ->
         await split.end()
 
     play(7, script, keep=KEEP)
+
+
+def test_who_waits_for_what_the_disk_gives_at_another_try_waits_no_longer() -> None:
+    """Nothing was damaged, so nobody looked again: the node, or who follows, stood still for ever."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        store, media = split.bridges[3].store, split.world.host("m3").media
+        position, tries = store.segments()[1].first, 6
+
+        async def read() -> list[Item]:
+            nonlocal tries
+            tries -= 1
+            media.read_eio = 1000 if tries > 0 else 0
+            try:
+                return await store.read_items(position, 1)
+            finally:
+                media.read_eio = 0
+
+        with trio.fail_after(10):
+            (item,) = await split.bridges[3].repair.insist(position, read)
+        assert item.position == position
+        await split.end()
+
+    play(1, script, keep=KEEP)
 
 
 def test_a_node_that_waits_for_what_nobody_has_keeps_its_bridge_from_nothing() -> None:
