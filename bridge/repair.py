@@ -389,14 +389,15 @@ class Repair:
             self._told = highest
             member.hear_damage(highest, trio.current_time())
             self._wake()
-        left_behind = self._store.images.left_behind  # there one more image changes nothing
-        unfit = any(wound.unfit and not left_behind(n) for n, wound in self.wounds.items())
-        if unfit or self._gone:
+        # Where an image left it behind nothing of the row lies, and one more image changes nothing.
+        left_behind = self._store.images.left_behind
+        wounds = [wound for number, wound in self.wounds.items() if not left_behind(number)]
+        if self._gone or any(wound.unfit for wound in wounds):
             self._need_image()
         if member.standing.uncounted and not self._suspects:
-            if not self.wounds:
+            if not wounds:
                 await self._count()
-            elif self._are_dropped(self.wounds.values()):
+            elif self._are_dropped(wounds):
                 self._need_image()  # what would be counted does not come back
         changed, self._changed = self._changed, trio.Event()
         changed.set()

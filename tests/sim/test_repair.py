@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from duckrow.bridge.messages import Ask
+from duckrow.bridge.process import Bridge
 from duckrow.bridge.repair import ANSWER_BYTES
 from duckrow.node import columns, makers
 from duckrow.node.errors import Damaged
@@ -15,7 +16,7 @@ from duckrow.node.places import offset_of, segment_of
 from duckrow.node.reading import Pull
 from duckrow.node.records import RecordKind, decode, seed_of
 from duckrow.node.row import Item
-from duckrow.node.segments import segment_file
+from duckrow.node.segments import index_file, segment_file
 from duckrow.node.values import position_of
 from sim.clusterkit import BODY
 from sim.imagekit import forgotten
@@ -451,6 +452,56 @@ def test_what_nobody_reads_is_read_by_the_scrub_of_its_bridge_and_mended() -> No
 
     split = play(8, script, keep=KEEP, scrub_seconds=100)
     assert any("m3 scrubbed" in note for note in split.notes)
+
+
+async def restarted(split: Split, id_: int) -> Bridge:
+    split.start_bridge(id_)
+    with trio.fail_after(5):
+        while split.bridges.get(id_) is None:
+            await trio.sleep(0.01)
+    return split.bridges[id_]
+
+
+def test_damage_in_what_an_image_left_behind_hides_nothing_of_the_view() -> None:
+    """What is staged keeps its segment, which nothing can put back: nothing was added to the row for ever."""
+
+    async def script(split: Split) -> None:
+        await busy(split)
+        net, media = split.world.net, split.world.host("m3").media
+        net.partition(["m3"], ["m1", "m2"])
+        await trio.sleep(3)
+        held = max(split.bridges[3].store.chronicle.held)
+        split.kill("n", 3)
+        await forgotten(split, 1, 2)
+        net.heal()
+        store = split.bridges[3].store
+        with trio.fail_after(30):
+            while store.chronicle.base is None or store.position == store.chronicle.base.position:
+                await trio.sleep(0.001)
+        net.partition(["m3"], ["m1", "m2"])
+        await trio.sleep(1)
+        split.kill("m", 3)
+        store = (await restarted(split, 3)).store  # what it has is durable, and known to be
+        assert held in store.chronicle.held
+        assert store.images.left_behind(held)
+        end = await store.place_of(store.position)
+        split.kill("m", 3)
+        disk = await media.disk().folder("row")
+        for name in (segment_file(held - 1), index_file(held - 1)):
+            await disk.unlink(name)  # it was dropped
+        media.flip(f"row/{segment_file(held)}", 100)
+        media.flip(f"row/{segment_file(segment_of(end))}", offset_of(end) + 20)
+        bridge = await restarted(split, 3)
+        bridge.repair.look_at([held])
+        await trio.sleep(1)
+        assert bridge.member.standing.uncounted
+        assert any("cannot be put back" in each for each in bridge.repair.told())
+        net.heal()
+        split.start_node(3)
+        await split.until()
+        await split.end()
+
+    play(1, script, keep=100)
 
 
 def test_who_cannot_count_the_view_for_what_nobody_has_any_more_takes_an_image() -> None:
