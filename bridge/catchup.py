@@ -52,10 +52,14 @@ class ImageSource:
 
     peer: int | None = attrs.field(default=None, init=False)
     _had_none: dict[int, None] = attrs.field(factory=dict, init=False)
+    _lost: bool = attrs.field(default=False, init=False)  # the link with it, and it may be back
 
     def choose(self, offers: Mapping[int, int]) -> bool:
-        """`offers` as above, of those that are ahead.  True: it is another one now."""
-        before = self.peer
+        """`offers` as above, of those that are ahead.  True: it is another one now, or
+        has to be asked again.
+        """
+        before, lost = self.peer, self._lost
+        self._lost = False
         if self.peer not in offers or self.peer in self._had_none:
             self.peer = None
         if self.peer is None and offers:
@@ -66,7 +70,11 @@ class ImageSource:
             self.peer = max(left, key=lambda peer: offers[peer])
         if not offers:
             self._had_none.clear()
-        return self.peer != before
+        return lost or self.peer != before
+
+    def lost(self, peer: int) -> None:
+        """What was asked may not have come there, nor the answer here."""
+        self._lost = self._lost or peer == self.peer
 
     def failed(self, peer: int) -> None:
         """It has none now, or it did not come through."""

@@ -88,6 +88,7 @@ class Neighbours:
         self._of.pop(peer, None)
         self.outbox.forget(peer)
         self.following.lost(peer)
+        self.images.lost(peer)
         self.reroute()
 
     def heard(self, peer: int) -> bool:

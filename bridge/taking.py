@@ -62,13 +62,14 @@ class Taking:
         self._disk, self._store, self._links, self._note = disk, store, links, note
         self._between, self._become, self._failed = between, become, failed
         self._peer: int | None = None  # to be asked
+        self._told = False  # whom, since something was asked
         self._work = Wakeup()
         self._asked: dict[WantImage, ImageMessage | None] = {}  # and what was answered
         self._changed = trio.Event()
 
     def take_from(self, peer: int | None) -> None:
-        """None: from nobody, now."""
-        self._peer = peer
+        """None: from nobody, now.  The same again: the link with it is another one."""
+        self._peer, self._told = peer, True
         self._change()
         self._work.wake()
 
@@ -182,12 +183,13 @@ class Taking:
                         await self._changed.wait()
                 if self._peer != peer:
                     raise _GoneError(f"there is no link with node {peer}")
+                self._told = False
                 for want, answer in asked.items():
                     if answer is None:
                         self._links.put(peer, want)
                 self._links.flush()
                 with trio.move_on_after(seconds):
-                    while None in asked.values() and self._peer == peer:
+                    while None in asked.values() and not self._told:
                         await self._changed.wait()
                 answers = [answer for answer in asked.values() if answer is not None]
                 if len(answers) == len(asked):

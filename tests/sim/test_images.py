@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
+from duckrow.bridge.imageforms import ImageMessage, WantImage
 from duckrow.bridge.messages import Change
 from duckrow.node import housekeeping
 from duckrow.node.giving import Given, Send, give
@@ -420,3 +422,41 @@ def test_an_image_that_was_begun_for_a_bridge_that_died_does_not_get_into_the_ne
 
     monkeypatch.setattr(housekeeping, "give", slowly)
     play(1, script)
+
+
+def test_an_image_is_asked_for_again_when_the_link_was_lost_and_is_back_before_that_is_heard() -> (
+    None
+):
+    """A round may wait for the disk so long.  Nobody else was to be asked, so the machine waited for the answer
+    a minute and a half.
+    """
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await away(split, 3)
+        answered, giver = trio.Event(), split.bridges[2]
+        answer = giver.giving._answer
+
+        async def answer_late(want: WantImage) -> ImageMessage:
+            found = await answer(want)
+            made.set()
+            await answered.wait()
+            return found
+
+        made = trio.Event()
+        giver.giving._answer = answer_late  # type: ignore[method-assign]
+        with trio.fail_after(5):
+            await made.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(split.bridges[3]._rounds.jobs.do, partial(trio.sleep, 0.3))
+            await trio.sleep(0.01)
+            giver.links.hang_up(3, "as if it were lost")
+            answered.set()
+        with trio.fail_after(10):
+            while not any("m3 image_taken" in note for note in split.notes):
+                await trio.sleep(0.1)
+        await split.until()
+        await split.end()
+
+    play(4, script, keep=KEEP, links={1: (2,), 2: (1, 3), 3: (2,)})
