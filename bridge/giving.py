@@ -179,7 +179,8 @@ class Giving:
         try:
             file.truncate(0)
             with trio.move_on_after(MAKE_SECONDS) as patience:
-                given = await self.source(write)
+                if self.source is not None:  # it may have gone meanwhile
+                    given = await self.source(write)
         finally:
             file.close()
             if given is None:

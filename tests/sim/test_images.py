@@ -460,3 +460,24 @@ def test_an_image_is_asked_for_again_when_the_link_was_lost_and_is_back_before_t
         await split.end()
 
     play(4, script, keep=KEEP, links={1: (2,), 2: (1, 3), 3: (2,)})
+
+
+def test_a_node_may_go_just_when_its_bridge_begins_to_make_an_image() -> None:
+    """The bridge ended with it."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        bridge, media = split.bridges[1], split.world.host("m1").media
+        media.latency = 0.1
+        bridge.giving.wanted(3, WantImage(0, 0, 0))
+        await trio.sleep(0.05)
+        split.kill("n", 1)
+        await trio.sleep(0.3)
+        media.latency = 0
+        assert split.world.host("m1").alive
+        split.start_node(1)
+        await split.until()
+        await split.end()
+
+    play(5, script)
