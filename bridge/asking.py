@@ -75,6 +75,9 @@ class Asking:
     def step(self, now: float, kept: Mapping[int, Keeps]) -> Question | None:
         """Who is to be asked now; `kept` by linked neighbour."""
         self._end_question(now, kept)
+        for peers in self._tried.values():
+            for gone in [peer for peer in peers if peer not in kept]:
+                del peers[gone]  # it is asked at once when it comes back
         question = None if self._asked is not None else self._choose(kept)
         if question is None and self._asked is None and self._wanted:
             self.hopeless = True

@@ -76,6 +76,19 @@ def test_a_link_that_is_lost_is_not_waited_for() -> None:
     assert asking.step(0.1, {3: WHOLE}) == Question(3, (5,))
 
 
+def test_who_was_asked_before_its_link_was_lost_is_asked_at_once_when_it_comes_back() -> None:
+    """It was asked again with all others only, a minute later if they had been asked for long."""
+    asking, now = Asking(), 0.0
+    asking.want([5])
+    while now < 60:
+        asking.step(now, {2: WHOLE})
+        now = asking.due
+    assert asking.step(60.0, {2: WHOLE}) is None
+
+    assert asking.step(60.1, {}) is None
+    assert asking.step(60.2, {2: WHOLE}) == Question(2, (5,))
+
+
 def test_who_keeps_the_row_from_there_on_is_asked_before_who_keeps_a_part() -> None:
     asking = Asking()
     asking.want([5])
