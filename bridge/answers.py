@@ -36,21 +36,21 @@ class Answers:
             DuckrowError: for who asks.
         """
         store, answer = self._bridge.store, partial(wire.answer, reference)
-        repair = self._bridge.repair
+        repair, readers = self._bridge.repair, self._bridge.readers
         if what == What.DROP:
             return answer(await store.drop(arguments[0]))
         if what == What.PLACE:
             return answer(await self._place_of(arguments[0]))
         if what == What.DIGEST:
-            return answer(await repair.read_position(arguments[0], store.digest_of))
+            return answer(await readers.read_position(arguments[0], store.digest_of))
         if what == What.HEADS:
             place = arguments[0]
-            stored = await repair.read_segment(segment_of(place), partial(store.read_heads, place))
+            stored = await readers.read_segment(segment_of(place), partial(store.read_heads, place))
             head, block = encode_heads(stored.bundle)
             return answer(head, *block)
         if what == What.BODY:
             place, *is_live = arguments
-            found = await repair.read_place(place, store.read_body, is_live=is_live == [True])
+            found = await readers.read_place(place, store.read_body, is_live=is_live == [True])
             return answer(None, found)
         if what == What.SYNC:
             await store.sync()
@@ -69,10 +69,10 @@ class Answers:
         """Asked once, when a batch that waited gets its numbers: where it is not known then, it takes an
         image.  So at a start it is waited for neighbours, too.
         """
-        repair, find = self._bridge.repair, self._bridge.store.place_of
+        readers, find = self._bridge.readers, self._bridge.store.place_of
         with trio.move_on_at(self._alone_until):
-            return await repair.insist(position, partial(find, position), by_node=True)
-        return await repair.read_position(position, find)
+            return await readers.insist(position, partial(find, position), by_node=True)
+        return await readers.read_position(position, find)
 
     async def _answer_image(self, reference: int, offset: int, length: int) -> list[Buffer]:
         """It has no state, or would not ask."""

@@ -33,7 +33,7 @@ from duckrow.node.wakeup import Wakeup
 
 from .imageforms import ImageMessage, ImageOffer, ImageSlice, NoImage, WantImage
 from .links import Links
-from .repair import Repair
+from .readers import Readers
 from .standing import Standing
 
 OUTGOING: Final = "outgoing"
@@ -59,13 +59,13 @@ class Giving:
         disk: Disk,
         journal: Journal,
         links: Links,
-        repair: Repair,
+        readers: Readers,
         standing: Standing,
         note: Note,
     ) -> None:
         self.source: Source | None = None  # the node beside it, while there is one
         self._disk, self._journal, self._store = disk, journal, journal.store
-        self._links, self._repair, self._standing, self._note = links, repair, standing, note
+        self._links, self._readers, self._standing, self._note = links, readers, standing, note
         self._offer: ImageOffer | None = None
         self._wanted: dict[_Wanted, None] = {}  # what is asked for again meanwhile is given once
         self._work = Wakeup()
@@ -150,7 +150,7 @@ class Giving:
         read = partial(self._store.read_pieces, segment, offset, size, SLICE_BYTES)
         with trio.move_on_after(MEND_SECONDS):
             try:
-                return await self._repair.read_segment(segment, partial(read, whole=True))
+                return await self._readers.read_segment(segment, partial(read, whole=True))
             except Corrupt:
                 return await read(whole=False)
         raise Corrupt(f"segment {segment} is damaged, and not mended yet")

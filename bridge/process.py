@@ -43,6 +43,7 @@ from .member import Member
 from .messages import Ask, Change, Mended, Message, Name
 from .options import BridgeOptions
 from .passing import Passing
+from .readers import Readers
 from .recovered import Recovered
 from .repair import Repair
 from .rounds import Rounds
@@ -117,9 +118,10 @@ class Bridge:
             self.member,
             self._rounds.wake,
         )
-        self._serving = Serving(self.store, self.links, self.repair, note)
+        self.readers = Readers(self.store, self.repair, note)
+        self._serving = Serving(self.store, self.links, self.readers, note)
         disk = journal.store.disk
-        self.giving = Giving(disk, journal, self.links, self.repair, self.member.standing, note)
+        self.giving = Giving(disk, journal, self.links, self.readers, self.member.standing, note)
         self._passing = Passing(self.member.neighbours, self.links.put)
         self._scrubs = ScrubRounds(disk, env.wall_us, options.store, [self._scrub])
         self._scrubs.on_report = partial(tell_of_scrub, note)
@@ -228,7 +230,7 @@ class Bridge:
     async def _read_items(self, position: int, limit_bytes: int) -> list[Item]:
         """For the node: waits for what is damaged, or for an image."""
         read = partial(self.store.read_items, position, limit_bytes)
-        return await self.repair.insist(position, read, by_node=True)
+        return await self.readers.insist(position, read, by_node=True)
 
     def unfollow(self, follower: Follower) -> None:
         self.followers.pop(follower, None)

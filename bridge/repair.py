@@ -2,11 +2,10 @@
 
     a start, a reader, a scrub ──► suspects: segments that are looked at, each byte of them
         ──► what lacks is asked of neighbours (asking.py) ──► written anew (node/mending.py)
-        ──► readers who waited go on
+        ──► readers who waited go on (readers.py)
 
-Until then a reader of what is damaged waits, as long as somebody may have it; the protocol knows how far
-the damage reaches (X1), and neighbours are told that the row can be followed from behind it only.  What
-cannot be put back goes with the whole row: an image takes its place (C4).
+Until then the protocol knows how far the damage reaches (X1), and neighbours are told that the row can be
+followed from behind it only.  What cannot be put back goes with the whole row: an image takes its place (C4).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
@@ -26,7 +25,6 @@ from duckrow.node.forms import decode_view
 from duckrow.node.journal import Journal
 from duckrow.node.limits import MIB
 from duckrow.node.mending import Content, Wound
-from duckrow.node.places import segment_of
 from duckrow.node.row import Item
 from duckrow.node.segments import segment_number
 from duckrow.node.wakeup import Wakeup
@@ -40,10 +38,7 @@ from .staging import Staging
 
 ANSWER_BYTES: Final = 4 * MIB  # for one question; what is left is asked again
 FULL_SECONDS: Final = 5.0  # then it is tried again whether there is room
-TRIES: Final = 3  # of one read
-AGAIN_SECONDS: Final = 5.0  # then who waits reads again, whether or not anything has changed
 
-T = TypeVar("T")
 Between = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
 
@@ -142,107 +137,27 @@ class Repair:
         self._gave_up = False
         self._work.wake()
 
-    # -- readers ------------------------------------------------------------------------------
+    # -- for readers (readers.py) -------------------------------------------------------------
 
-    async def read(
-        self,
-        segments: Callable[[], Awaitable[list[int]]],
-        read: Callable[[], Awaitable[T]],
-        is_vain: Callable[[], bool] = lambda: False,  # then it is not waited for
-    ) -> T:
-        """What it gives; where that is damaged, after it is mended.
+    def is_looked_at(self, segments: Iterable[int]) -> bool:
+        """It is not known yet whether one of them is damaged."""
+        return any(number in self._suspects for number in segments)
 
-        Raises:
-            NotFound: as it does.
-            Corrupt: it is damaged, and nobody who is there has it.
-        """
-        for _ in range(TRIES):
-            try:
-                return await read()
-            except Corrupt:
-                if not await self._mended(await segments(), is_vain):
-                    raise
-        return await read()
+    async def change(self) -> None:
+        """Until something may be known, or mended, that was not."""
+        await self._changed.wait()
 
-    async def read_segment(self, number: int, read: Callable[[], Awaitable[T]]) -> T:
-        async def segments() -> list[int]:
-            return [number]
-
-        return await self.read(segments, read)
-
-    async def read_place(
-        self, place: int, read: Callable[[int], Awaitable[T]], *, is_live: bool
-    ) -> T:
-        """For the node.  `is_live`: an image has it where others keep no more than that of the items that
-        would mend it.  It has nothing that is only pinned here, for the archive.
-        """
-        number = segment_of(place)
-        try:
-            return await self.read_segment(number, partial(read, place))
-        except Corrupt:
-            wound = self.wounds.get(number)
-            hopeless = is_live and self.asking.hopeless
-            if wound is not None and hopeless and self._are_dropped([wound]):
-                self._need_image()
-            raise
-
-    async def read_position(self, position: int, read: Callable[[int], Awaitable[T]]) -> T:
-        return await self.read(partial(self._store.holders, position), partial(read, position))
-
-    async def insist(
-        self, position: int, read: Callable[[], Awaitable[T]], *, by_node: bool = False
-    ) -> T:
-        """As `read`, but waits however long nobody has it.
-
-        `by_node`: the node beside cannot go on without it.  If no neighbour keeps the row from there
-        on, the machine takes an image, behind which that node begins anew (N5).
-
-        Raises:
-            NotFound.
-        """
-
-        def is_vain() -> bool:
-            return by_node and self._is_dropped(position)
-
-        told = False
-        while True:
-            try:
-                return await self.read(partial(self._store.holders, position), read, is_vain)
-            except Corrupt as error:
-                if not told:
-                    self._note(WARNING, "waits_for_repair position=%d error=%s", position, error)
-                told = True
-                if is_vain():
-                    self._member.need_image(trio.current_time())
-                    self._wake()
-                with trio.move_on_after(AGAIN_SECONDS):  # the disk may give by then what it did not
-                    await self._changed.wait()
-
-    def _is_dropped(self, position: int) -> bool:
-        """The row here still reaches back to it, and it will not be whole again: no neighbour who is there
-        has it, or what else its segment lacks, which is written anew as a whole.
-        """
-        if position < self._store.floor:  # an image came while it was read
-            return False
-        together = [wound for wound in self.wounds.values() if position in wound.wanted]
-        return self._are_dropped(together, position)
-
-    def _are_dropped(self, wounds: Iterable[Wound], *positions: int) -> bool:
+    def are_dropped(self, wounds: Iterable[Wound], *positions: int) -> bool:
         """Something that these lack, or one of the positions, nobody has any more."""
         lacking = chain.from_iterable(wound.lacking for wound in wounds)
         return is_dropped([*positions, *lacking], self._member.neighbours.kept().values())
 
-    async def _mended(self, segments: list[int], is_vain: Callable[[], bool]) -> bool:
-        """When it is known: whether they are whole now."""
-        self.look_at([number for number in segments if number not in self.wounds])
-        while True:
-            if not any(number in self._suspects for number in segments):
-                hurt = [self.wounds[number] for number in segments if number in self.wounds]
-                if not hurt:
-                    return bool(segments)
-                if self.asking.hopeless or any(wound.unfit for wound in hurt) or is_vain():
-                    return False
-            await self._changed.wait()
+    def need_image(self) -> None:
+        """What is damaged does not come back."""
+        if not self._gave_up:
+            self._gave_up = True
+            self._member.need_image(trio.current_time())
+            self._wake()
 
     # -- the work -----------------------------------------------------------------------------
 
@@ -393,20 +308,14 @@ class Repair:
         left_behind = self._store.images.left_behind
         wounds = [wound for number, wound in self.wounds.items() if not left_behind(number)]
         if self._gone or any(wound.unfit for wound in wounds):
-            self._need_image()
+            self.need_image()
         if member.standing.uncounted and not self._suspects:
             if not wounds:
                 await self._count()
-            elif self._are_dropped(wounds):
-                self._need_image()  # what would be counted does not come back
+            elif self.are_dropped(wounds):
+                self.need_image()  # what would be counted does not come back
         changed, self._changed = self._changed, trio.Event()
         changed.set()
-
-    def _need_image(self) -> None:
-        if not self._gave_up:
-            self._gave_up = True
-            self._member.need_image(trio.current_time())
-            self._wake()
 
     async def _count(self) -> None:
         """What of the view is in the row is to be seen again; nothing is added to it till then."""
@@ -416,7 +325,7 @@ class Repair:
             if not self._member.standing.uncounted:
                 pass  # an image came meanwhile
             elif self._searched:
-                self._need_image()
+                self.need_image()
             else:  # there is more than the start has seen
                 self._searched = True
                 self.look_at([segment.number for segment in self._store.segments()])

@@ -20,7 +20,7 @@ from duckrow.node.wakeup import Wakeup
 
 from .links import Links
 from .messages import Follow
-from .repair import Repair
+from .readers import Readers
 
 READ_BYTES: Final = 256 * KIB
 AHEAD_BYTES: Final = 1 * MIB  # that wait in a link; more would not be faster
@@ -35,8 +35,8 @@ class _Served:
 
 
 class Serving:
-    def __init__(self, store: RowStore, links: Links, repair: Repair, note: Note) -> None:
-        self._store, self._links, self._repair, self._note = store, links, repair, note
+    def __init__(self, store: RowStore, links: Links, readers: Readers, note: Note) -> None:
+        self._store, self._links, self._readers, self._note = store, links, readers, note
         self._served: dict[int, _Served] = {}
         self._nursery: trio.Nursery | None = None
         links.on_sent = self._on_sent
@@ -79,7 +79,7 @@ class Serving:
             following = served.position + 1
             read = partial(store.read_items, following, READ_BYTES, bodies=True)
             try:
-                items = await self._repair.insist(following, read)
+                items = await self._readers.insist(following, read)
             except NotFound as error:
                 # It needs an image, or another neighbour.
                 self._note(WARNING, "cannot_serve peer=%d error=%s", peer, error)

@@ -71,6 +71,7 @@ SHELLS = {
     "bridge/mailbox.py": {"trio"},
     "bridge/running.py": {"trio", "logging"},
     "bridge/taking.py": {"trio"},
+    "bridge/readers.py": {"trio"},
     "bridge/repair.py": {"trio"},
     "bridge/links.py": {"trio"},
     "bridge/process.py": {"trio"},

@@ -161,7 +161,7 @@ def test_who_waits_for_what_the_disk_gives_at_another_try_waits_no_longer() -> N
                 media.read_eio = 0
 
         with trio.fail_after(10):
-            (item,) = await split.bridges[3].repair.insist(position, read)
+            (item,) = await split.bridges[3].readers.insist(position, read)
         assert item.position == position
         await split.end()
 
