@@ -25,13 +25,14 @@ from duckrow.node.events import INFO, WARNING, Note, unheard
 from duckrow.node.forms import UUID_BYTES, BaseForm
 from duckrow.node.journal import Journal
 from duckrow.node.registerform import Register
-from duckrow.node.reserve import HARD, OK
+from duckrow.node.reserve import OK
 from duckrow.node.row import Bundle, Item, RowStatus
 from duckrow.node.scrub import Pace
 from duckrow.node.scrubrounds import ScrubRounds, tell_of_scrub
 from duckrow.node.segments import Segment
 
 from . import effects as do
+from .admitting import check
 from .follower import Follower
 from .founding import LINEAGE_BITS
 from .giving import Giving
@@ -194,22 +195,7 @@ class Bridge:
             Full: the reserve is being used, which is for what makes room; nothing of it was taken.
         """
         self.store.check()
-        if self.store.reserve.state == HARD and any(len(body) for _, body in commands):
-            raise self.store.reserve.full()  # a node that comes again has not heard of it
-        standing = self.member.standing
-        if standing.newest.id and not standing.active and not standing.holds_data:
-            what = "is a witness" if standing.is_witness else "has no vote"
-            raise NoQuorum(
-                f"{self.options.name_of(standing.id)} {what} in view {standing.newest.id}, so it orders "
-                "nothing: produce at another one"
-            )
-        if not standing.newest.id and self.options.is_witness:
-            raise NoQuorum(
-                f"{self.options.name_of(standing.id)} is to be a witness, which orders nothing and hands "
-                "nothing on: produce at another one"
-            )
-        if self.staging.is_full:
-            raise NoQuorum("too many commands are staged on this machine, and it has no quorum")
+        check(self, commands)
         if not self.member.submit(commands):
             raise NoQuorum("too many commands wait to be ordered, and this machine has no quorum")
         self._rounds.due = True
