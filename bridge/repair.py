@@ -348,7 +348,7 @@ class Repair:
             if size > ANSWER_BYTES:
                 return
             with suppress(Corrupt, NotFound):
-                items = await self._store.read_items(position, 1, end=position, bodies=True)
-                mended = Mended(items[0])
-                size += size_of(mended)
-                self._links.put(peer, mended)
+                for item in await self._store.read_items(position, 1, end=position, bodies=True):
+                    mended = Mended(item)
+                    size += size_of(mended)
+                    self._links.put(peer, mended)

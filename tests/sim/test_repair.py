@@ -676,6 +676,21 @@ def test_what_is_asked_for_again_over_a_slow_link_does_not_cost_the_link() -> No
     play(1, script, keep=KEEP)
 
 
+def test_who_asks_for_what_is_still_to_come_hears_nothing() -> None:
+    """The bridge that was asked ended."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        bridge = split.bridges[3]
+        bridge.repair.heard(1, Ask((bridge.store.position + 1_000,)))
+        await trio.sleep(1)
+        assert split.world.host("m3").alive
+        await split.end()
+
+    play(1, script)
+
+
 def test_a_file_that_is_written_to_is_mended_once_the_disk_has_room_again() -> None:
     """It has to be sealed first, which a full disk does not let: nobody had tried that again."""
 
