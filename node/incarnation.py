@@ -18,7 +18,7 @@ from .errors import Full
 from .forms import UUID_BYTES, Start
 from .records import RecordKind
 from .reserve import Reserve
-from .segments import index_number
+from .segments import index_number, segment_number
 from .shelf import Shelf
 from .writing import Writer
 
@@ -62,24 +62,28 @@ class Incarnation:
         self._number = number
 
     async def _forget_lost(self) -> None:
-        """Index files that may speak of what was lost with the end of the row: other items come there now.
+        """What recovery has left behind the end that damage made, and index files that may speak of it: other
+        items come there now.
 
-        They may be all that says that something was lost.
+        It may be all that says that something was lost.
 
         Raises:
             Full, DiskFailed.
         """
-        last = 0 if self._writer.open is None else self._writer.open.number
-        names = [n for n in await self._disk.names() if (index_number(n) or -1) >= last]
-        if not names:
+        writer, names = self._writer, await self._disk.names()
+        last = 0 if writer.open is None else writer.open.number
+        gone = [name for name in names if (index_number(name) or -1) >= last]
+        gone += [name for name in reversed(names) if (segment_number(name) or -1) > last]
+        if not (gone or writer.overhang):
             return
         try:
             self._noted |= await restored.note(self._disk)
-            for name in names:
+            for name in gone:
                 await self._disk.unlink(name)
             await self._disk.sync_names()
+            await writer.cut()
         except OSError as error:
-            raise self._writer.refusal("forgetting an index", error) from error
+            raise writer.refusal("forgetting what was lost", error) from error
 
     async def close(self, reserve: Reserve) -> None:
         """

@@ -87,6 +87,23 @@ class Writer:
             return segment.size
         return max(0, self.durable - place(segment.number, 0)) >> 11  # as in places.py
 
+    @property
+    def overhang(self) -> int:
+        """Bytes of the open segment's file behind its end: recovery leaves them where damage ends the row."""
+        segment, handle = self.open, self._handle
+        return 0 if segment is None or handle is None else handle.file.size - segment.size
+
+    async def cut(self) -> None:
+        """Else they would be a part of the row as soon as something behind them is durable.
+
+        Raises:
+            OSError.
+        """
+        segment, handle = self.open, self._handle
+        if segment is not None and handle is not None:
+            handle.file.truncate(segment.size)
+            await handle.file.sync()
+
     # -- records ----------------------------------------------------------------------------
 
     async def room(self, size: int) -> Segment:

@@ -543,6 +543,73 @@ def test_the_index_of_a_file_that_lost_its_end_is_not_believed_once_the_row_goes
     machine.run(again)
 
 
+def damaged_and_torn(seed: int, *, behind: int, size: int = 700) -> tuple[Machine, Tale]:
+    """The last items that were durable are damaged; of what was written behind them the first is torn."""
+    machine, tale = Machine(seed), Tale()
+    ends: list[tuple[int, int]] = []
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        for s in range(1, 2 + behind):
+            ends.append((journal.store.segments()[-1].number, journal.store.segments()[-1].bytes))
+            await tale.receive(journal, bundle(1, 3, s, s, size))
+            await tale.order(journal, bundle(1, 3, s, s, size))
+            if s == 1:
+                await tale.sync(journal)
+
+    machine.run(tale.life(work, orderly=False))
+    (number, start), (still, end) = ends[:2]
+    assert number == still == 1
+    pages = machine.media.pages(f"row/{segment_file(1)}")
+    pages.write(start, bytes(end - start))
+    pages.write(end + 100, bytes(200))
+    pages.sync(pages.count)
+    return machine, tale
+
+
+@pytest.mark.parametrize("behind", [3, 20])
+def test_what_damage_hides_behind_the_end_of_the_row_never_comes_back_once_it_goes_on(
+    behind: int,
+) -> None:
+    """A bridge goes on with a new name.  What it got then was damaged at its next start, and what had lain
+    behind its end was in the row instead; or a file of the old name was the newest, and there was no start.
+    """
+    machine, tale = damaged_and_torn(6, behind=behind)
+
+    async def go_on(env: Env) -> tuple[bytes, int, bytes]:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        store = journal.store
+        assert journal.recovered.damaged
+        assert journal.recovered.position == 1
+        await journal.receive(bundle(1, 3, 1, 1, 700))
+        await journal.order(2, (1, 3, 1))
+        await journal.sync()
+        return store.uuid, store.position, store.digest
+
+    uuid, position, digest = machine.run(go_on)
+    found = machine.run(opened)
+    assert not found.damaged
+    assert (found.uuid, found.position, found.digest) == (uuid, position, digest)
+
+
+def test_a_start_that_dies_while_it_takes_away_what_lay_behind_the_end_has_a_new_name_next_time() -> (
+    None
+):
+    for at in range(1, 100):
+        machine, tale = damaged_and_torn(6, behind=20)
+        machine.media.crash_before(at)
+        try:
+            machine.run(opened)
+            break
+        except SimCrashed:
+            pass
+        machine.media.power_loss() if at % 2 else machine.media.kill()
+        for _ in range(2):
+            found = machine.run(opened)
+            assert (found.position, found.uuid == tale.uuid) == (1, False), f"died before {at}"
+        assert "row/restored" not in machine.media.paths()
+
+
 def test_a_bundle_that_comes_twice_is_written_once() -> None:
     async def work(tale: Tale, journal: Journal) -> None:
         await tale.change_view(journal)
