@@ -23,6 +23,7 @@ from .errors import Corrupt, LimitExceeded, NotFound
 from .forms import BaseForm, BundleForm, GapForm, ItemForm, bodies, chain, item_crc, split_heads
 from .limits import KIB
 from .places import place, record_of
+from .positions import LOST
 from .records import PREFIX_BYTES, REACH_MAX, Record, RecordKind, decode, padded
 from .search import next_record
 from .segmentreads import Unread, read_or_zeros, touches
@@ -71,6 +72,11 @@ async def _scrub_segment(shelf: Shelf, segment: Segment, end: int, pace: Pace) -
         for damage in scrubbing.damages
         for first, last in [touched(segment, places, damage)]
     ]
+    if LOST in places and all(damage.mended for damage in damages):
+        # All that is there is whole; nothing else would tell that more was.
+        lost = [segment.first + index for index, where in enumerate(places) if where == LOST]
+        file, what = segment_file(segment.number), "items, with their places"
+        damages.append(Damage(file, 0, segment.size, what, lost[0], lost[-1]))
     if not in_memory and segment.column is not None:
         file = index_file(segment.number)
         damages.append(Damage(file, 0, 0, "the index, which is made again", mended=True))

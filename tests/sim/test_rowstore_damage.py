@@ -291,6 +291,22 @@ def test_a_file_that_is_shorter_than_its_index_says_is_damage_even_between_two_r
     assert outcome.bad == list(range(position, max(story.seen) + 1))
 
 
+def test_what_was_cut_off_a_file_is_told_by_every_scrub() -> None:
+    """As soon as an index said which items lack, nothing did, if all that was left of the file was whole."""
+    machine, story = story_of(fill_segments)
+    indexes = [path[4:] for path in machine.media.paths() if path.endswith(".pos")]
+    offset = machine.run(partial(places, story=story))[2]
+    machine, story = story_of(fill_segments)
+    machine.run(partial(unlink_all, names=tuple(indexes)))
+    machine.media.pages(SEGMENT).truncate(offset)
+
+    for _ in range(3):
+        outcome = seen(machine, story)
+        found = [damage for damage in outcome.scrubbed if not damage.mended]
+        assert [(damage.file, damage.first) for damage in found] == [("00000001.seg", 3)]
+        assert outcome.bad == list(range(3, found[0].last + 1))
+
+
 async def places_in(env: Env, *, story: Story, number: int) -> list[int]:
     """The positions that a segment records."""
     row = await LoneRow.open(await env.disk.folder("row"), env, story.options)
