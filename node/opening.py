@@ -22,7 +22,7 @@ from .errors import Corrupt, DiskFailed
 from .findings import Hole, end_at
 from .found import Found
 from .images import came_with
-from .places import place
+from .places import place, segment_of
 from .positions import LOST, Column
 from .recovery import EVERYTHING, Last, Recovery
 from .search import last_record
@@ -151,8 +151,8 @@ class _Opener:
         kept: list[Tail] = []
         for each, following in itertools.zip_longest(tail, tail[1:]):
             await self._scan(recovery, each, before)
-            if not each.end:
-                break
+            if not each.end and segment_of(recovery.whole) <= each.number:
+                break  # else it was whole once, and so is what is behind it
             column, chronicle = recovery.column, recovery.chronicle
             segment = Segment(
                 each.number, each.uuid, column.first, column.last, each.end, column=column

@@ -161,6 +161,8 @@ class Recovery(Evidence):
                 segment, offset, durable - offset, seed, self._start_count, self._claimed
             )
             self.stretches.append(stretch)
+        elif not size and durable == EVERYTHING:
+            self.lose_end(segment, size)
         return offset
 
     def ended(self, segment: int, seed: int, end: int, before: int) -> bool:

@@ -336,6 +336,28 @@ def test_a_file_that_is_gone_is_damage(names: tuple[str, ...]) -> None:
         assert len(outcome.taken) == min(outcome.bad) - 1
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_file_that_is_empty_is_damage_and_what_was_durable_behind_it_stays(number: int) -> None:
+    """Without an index it was taken for one that was never told of, and all files behind it went."""
+    machine, story = story_of(fill_segments)
+    file = f"{number:08d}.seg"
+    files = [path for path in machine.media.paths() if path.endswith(".seg")]
+    assert len(files) > 2
+    lost = machine.run(partial(places_in, story=story, number=number))
+    machine, story = story_of(fill_segments)
+    indexes = [path[4:] for path in machine.media.paths() if path.endswith(".pos")]
+    machine.run(partial(unlink_all, names=tuple(indexes)))
+    machine.media.pages(f"row/{file}").truncate(0)
+
+    for _ in range(3):
+        outcome = seen(machine, story)
+        assert {each.file for each in (*outcome.damages, *outcome.scrubbed)} == {file}
+        assert outcome.bad == lost
+        assert outcome.broken is not None
+        assert outcome.taken == [position for position in story.seen if position < min(lost)]
+    assert set(files) <= set(machine.media.paths())
+
+
 @pytest.mark.parametrize("how", ["gone", "empty", "cut", "zeros"])
 def test_without_the_last_file_nobody_knows_where_the_row_ended(how: str) -> None:
     """The index of the one before says that it was there.  New numbers could be old ones."""
