@@ -120,7 +120,7 @@ class Forgetting:
         segment, handle = self._shelf.get(number), await self._shelf.files.acquire(number)
         async with self._aside(segment_file(number) + ASIDE) as aside:
             try:
-                items = frozenset(await self._shelf.places(segment))
+                items = await self._items(segment)
                 rewriting = Rewriting(segment, live, items)
                 await rewriting.look(handle.file)
                 if rewriting.freed < WORTH_FREEING * rewriting.allocated:
@@ -134,6 +134,15 @@ class Forgetting:
             with trio.CancelScope(shield=True):  # sim-ok: some names, and the dead write none
                 await self._replace(segment, aside, rewriting)
         return rewriting.freed
+
+    async def _items(self, segment: Segment) -> frozenset[int]:
+        """The places that its ITEM records speak of."""
+        places = await self._shelf.places(segment)
+        if segment.rewritten and len(places):
+            # A crash may have come before a copy had its name: its index says that what is here was left out.
+            column, _ = await self._shelf.read_again(segment)
+            places = column.places
+        return frozenset(places)
 
     async def _copy(self, old: File, aside: str, rewriting: Rewriting) -> None:
         new = await self._disk.open(aside, create=True)

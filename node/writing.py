@@ -91,7 +91,7 @@ class Writer:
     def overhang(self) -> int:
         """Bytes of the open segment's file behind its end: recovery leaves them where damage ends the row."""
         segment, handle = self.open, self._handle
-        return 0 if segment is None or handle is None else handle.file.size - segment.size
+        return 0 if segment is None or handle is None else max(0, handle.file.size - segment.size)
 
     async def cut(self) -> None:
         """Else they would be a part of the row as soon as something behind them is durable.
@@ -100,7 +100,7 @@ class Writer:
             OSError.
         """
         segment, handle = self.open, self._handle
-        if segment is not None and handle is not None:
+        if self.overhang and segment is not None and handle is not None:
             handle.file.truncate(segment.size)
             await handle.file.sync()
 

@@ -153,6 +153,32 @@ def test_it_can_be_rewritten_again_when_more_has_died() -> None:
     run(machine, partial(check, live=live, dead=dead))
 
 
+def test_what_a_crash_has_kept_from_its_place_is_left_out_by_the_next_rewrite() -> None:
+    """The index says so first; by it, nothing of the file was an item any more, and all of it stayed."""
+    filled = Machine(1)
+    items = run(filled, fill)
+    live = items[10::LIVE_EVERY]
+
+    async def work(row: LoneRow, _story: Story) -> int:
+        await row.store.sync()
+        row.release(row.store.position, row.store.position)
+        return await row.store.rewrite(DEAD, {item.place for item in live})
+
+    for at in range(1, 100):
+        machine = deepcopy(filled)
+        used = machine.media.used
+        machine.media.crash_before(at)
+        try:
+            assert run(machine, work) > 0
+            break
+        except SimCrashed:
+            pass
+        machine.media.kill()
+        run(machine, work)
+        assert machine.media.used < used - 8 * BLOCK, f"after a crash before operation {at}"
+        run(machine, partial(check, live=live, dead=[item for item in items if item not in live]))
+
+
 def test_what_would_free_less_than_half_is_left_as_it_is() -> None:
     machine = Machine(1)
 
