@@ -14,11 +14,12 @@ from __future__ import annotations
 from . import cbor, ended, restored
 from .chronicle import Chronicle
 from .env import Disk, Env
-from .errors import Full
+from .errors import Corrupt, Full
 from .forms import UUID_BYTES, Start
 from .records import RecordKind
 from .reserve import Reserve
-from .segments import index_number, segment_number
+from .segmentreads import read_index_head, read_places
+from .segments import Segment, index_number, segment_number
 from .shelf import Shelf
 from .writing import Writer
 
@@ -72,7 +73,8 @@ class Incarnation:
         """
         writer, names = self._writer, await self._disk.names()
         last = 0 if writer.open is None else writer.open.number
-        gone = [name for name in names if (index_number(name) or -1) >= last]
+        kept = writer.open is not None and await self._is_true(writer.open)
+        gone = [name for name in names if (index_number(name) or -1) >= last + kept]
         gone += [name for name in reversed(names) if (segment_number(name) or -1) > last]
         if not (gone or writer.overhang):
             return
@@ -84,6 +86,17 @@ class Incarnation:
             await writer.cut()
         except OSError as error:
             raise writer.refusal("forgetting what was lost", error) from error
+
+    async def _is_true(self, segment: Segment) -> bool:
+        """What its index says is what recovery came to: it may know places that nothing else tells any more."""
+        head, column = await read_index_head(self._disk, segment.number), segment.column
+        if head is None or column is None or head.covered > segment.size:
+            return False
+        try:
+            places = await read_places(self._disk, head)
+        except Corrupt:
+            return False
+        return (head.first, places) == (column.first, column.places[: head.count])
 
     async def close(self, reserve: Reserve) -> None:
         """

@@ -543,6 +543,37 @@ def test_the_index_of_a_file_that_lost_its_end_is_not_believed_once_the_row_goes
     machine.run(again)
 
 
+def test_an_index_that_is_true_stays_when_a_start_takes_a_new_name() -> None:
+    """It may be all that says where an item lies; it went, and the item was lost if that start was killed."""
+    machine, tale = Machine(6), Tale(small(segment_bytes=1 << 16))
+    offsets: list[int] = []
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        for origin in (1, 3):
+            offsets.append(journal.store.segments()[-1].bytes)
+            await tale.receive(journal, bundle(1, origin, 1, origin, 600))
+        offsets.append(journal.store.segments()[-1].bytes)
+        await tale.order(journal, bundle(1, 3, 1, 3, 600))
+        await tale.receive(journal, bundle(1, 3, 2, 4, 600))
+        await tale.order(journal, bundle(1, 3, 2, 4, 600))
+
+    machine.run(tale.life(work, orderly=True))
+    waits, _, item = offsets
+    machine.media.flip(f"row/{segment_file(1)}", waits + 80)
+    machine.media.flip(f"row/{segment_file(1)}", item + 8)
+
+    async def read(env: Env) -> Recovered:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        for position, s in ((2, 1), (3, 2)):
+            (found,) = await journal.store.read_items(position, 1, bodies=True)
+            assert found.content == bundle(1, 3, s, 2 + s, 600)
+        return journal.recovered
+
+    assert machine.run(read).damaged
+    assert not machine.run(read).damaged
+
+
 def damaged_and_torn(seed: int, *, behind: int, size: int = 700) -> tuple[Machine, Tale]:
     """The last items that were durable are damaged; of what was written behind them the first is torn."""
     machine, tale = Machine(seed), Tale()
