@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
+from duckrow.node.chronicle import Chronicle
 from duckrow.node.env import Disk
 from duckrow.node.errors import Corrupt, Full
 from duckrow.node.events import INFO, WARNING, Note
@@ -46,6 +47,11 @@ Become = Callable[[ImageOffer, BaseForm, list[Segment]], Awaitable[bool]]
 
 class _GoneError(Exception):
     """Raised when that image is not to be had any more."""
+
+
+class _Reserved(NamedTuple):
+    own: int  # the first of the numbers that the journal leaves out
+    chronicle: Chronicle  # as it was there
 
 
 class Taking:
@@ -120,10 +126,10 @@ class Taking:
             return False
         self._note(INFO, "image_begins peer=%d position=%d", peer, offer.image)
         first, last = min(offer.segments, default=1), max(offer.segments, default=1)
-        reserve = partial(store.images.reserve, offer.image, last + 1 - first, first)
-        own = await self._between(reserve)
-        assert isinstance(own, int)
-        incoming = Incoming(self._disk, store.chronicle.copy(), offer.image, first, last, own)
+        numbers = offer.image, first, last
+        known = await self._between(partial(self._reserve, *numbers))
+        assert isinstance(known, _Reserved)
+        incoming = Incoming(self._disk, known.chronicle, *numbers, known.own)
         taken = False
         try:
             await self._receive(peer, offer, incoming)
@@ -136,6 +142,12 @@ class Taking:
             if not taken:
                 await discard(self._disk)
         return taken
+
+    async def _reserve(self, image: int, first: int, last: int) -> _Reserved:
+        """The round goes on before whoever waits for this does, and more may come into the row."""
+        images = self._store.images
+        own = await images.reserve(image, last + 1 - first, first)
+        return _Reserved(own, self._store.chronicle.copy())
 
     async def _receive(self, peer: int, offer: ImageOffer, incoming: Incoming) -> None:
         offset = 0

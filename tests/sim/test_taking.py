@@ -1,0 +1,92 @@
+"""An image on its way in, while the bridge goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from duckrow.bridge.imageforms import ImageMessage, ImageOffer, ImageSlice, WantImage
+from duckrow.bridge.taking import Taking
+from duckrow.node.env import Env
+from duckrow.node.events import unheard
+from duckrow.node.forms import BaseForm
+from duckrow.node.journal import Journal
+from duckrow.node.segments import Segment
+from sim.alone import Machine
+from sim.journalkit import ME, Tale, bundle
+from sim.storekit import small
+
+PEER = 3
+POSITION = 20
+
+
+class OneNeighbour:
+    """It has an image whose one segment holds nothing that is alive any more."""
+
+    def __init__(self, journal: Journal) -> None:
+        view = journal.store.view
+        assert view is not None
+        self.offer = ImageOffer(POSITION, b"d" * 16, view, {3: 18}, 5, {1: 100})
+        self.heard: Callable[[int, ImageMessage], None] = lambda _peer, _message: None
+
+    def put(self, peer: int, want: WantImage) -> None:
+        if not want.image:
+            self.heard(peer, self.offer)
+        elif want.segment:
+            self.heard(peer, ImageSlice(*want, 100))
+        else:
+            self.heard(peer, ImageSlice(*want, 5, b"state"))
+
+    def flush(self) -> None:
+        pass
+
+
+def test_what_comes_into_the_row_as_soon_as_an_image_has_its_numbers_is_not_taken_for_damage() -> (
+    None
+):
+    """The image spoke of more than the segment behind it, whose beginning was not believed any more."""
+    machine, tale = Machine(6), Tale(small(segment_bytes=1 << 16))
+
+    async def order(tale: Tale, journal: Journal, s: int) -> None:
+        await tale.receive(journal, bundle(1, 3, s, s, 600))
+        await tale.order(journal, bundle(1, 3, s, s, 600))
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await order(tale, journal, 1)
+        taken = trio.Event()
+
+        async def between(job: Callable[[], Awaitable[object]]) -> object:
+            found = await job()
+            if journal.store.position == 2:
+                await order(tale, journal, 2)  # in the round of that job
+            return found
+
+        async def become(_offer: ImageOffer, base: BaseForm, segments: list[Segment]) -> bool:
+            await journal.rebase(base, segments)
+            taken.set()
+            return True
+
+        links: Any = OneNeighbour(journal)
+        store = journal.store
+        taking = Taking(store.disk, store, links, unheard, between, become, lambda _peer: None)
+        links.heard = taking.heard
+        taking.take_from(PEER)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(taking.run)
+            await taken.wait()
+            nursery.cancel_scope.cancel()
+        await journal.receive(bundle(1, 3, 19, 19, 600))
+        await journal.order(POSITION + 1, (1, 3, 19))
+        await journal.sync()
+
+    async def again(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        found = journal.recovered
+        assert (found.position, found.damaged, found.uuid) == (POSITION + 1, False, tale.uuid)
+        assert journal.store.recovered.damages == ()
+
+    machine.run(tale.life(work, orderly=False))
+    machine.run(again)
