@@ -63,7 +63,9 @@ class Evidence(Findings):
         if self.anchored and segment <= self.segment + 1:
             if first is None:
                 self.settle(copies.position, self.segment, digest=copies.digest)
-            else:
+            elif (
+                copies.base == self.chronicle.base
+            ):  # else an image came in that part, and nothing lacks
                 self.settle(first - 1, self.segment)
         for stretch in self.stretches:
             # A file between was dropped, or is lost: nothing can be said about what is missing.

@@ -43,50 +43,81 @@ class OneNeighbour:
         pass
 
 
-def test_what_comes_into_the_row_as_soon_as_an_image_has_its_numbers_is_not_taken_for_damage() -> (
-    None
-):
-    """The image spoke of more than the segment behind it, whose beginning was not believed any more."""
-    machine, tale = Machine(6), Tale(small(segment_bytes=1 << 16))
+async def order(tale: Tale, journal: Journal, s: int) -> None:
+    await tale.receive(journal, bundle(1, 3, s, s, 600))
+    await tale.order(journal, bundle(1, 3, s, s, 600))
 
-    async def order(tale: Tale, journal: Journal, s: int) -> None:
-        await tale.receive(journal, bundle(1, 3, s, s, 600))
-        await tale.order(journal, bundle(1, 3, s, s, 600))
 
-    async def work(tale: Tale, journal: Journal) -> None:
-        await tale.change_view(journal)
-        await order(tale, journal, 1)
-        taken = trio.Event()
+async def take(
+    journal: Journal, meanwhile: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+) -> None:
+    """Once; `meanwhile` is what else the rounds do that work for it."""
+    taken = trio.Event()
 
-        async def between(job: Callable[[], Awaitable[object]]) -> object:
-            found = await job()
-            if journal.store.position == 2:
-                await order(tale, journal, 2)  # in the round of that job
-            return found
+    async def between(job: Callable[[], Awaitable[object]]) -> object:
+        found = await job()
+        await meanwhile()
+        return found
 
-        async def become(_offer: ImageOffer, base: BaseForm, segments: list[Segment]) -> bool:
-            await journal.rebase(base, segments)
-            taken.set()
-            return True
+    async def become(_offer: ImageOffer, base: BaseForm, segments: list[Segment]) -> bool:
+        await journal.rebase(base, segments)
+        taken.set()
+        return True
 
-        links: Any = OneNeighbour(journal)
-        store = journal.store
-        taking = Taking(store.disk, store, links, unheard, between, become, lambda _peer: None)
-        links.heard = taking.heard
-        taking.take_from(PEER)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(taking.run)
-            await taken.wait()
-            nursery.cancel_scope.cancel()
-        await journal.receive(bundle(1, 3, 19, 19, 600))
-        await journal.order(POSITION + 1, (1, 3, 19))
-        await journal.sync()
+    links: Any = OneNeighbour(journal)
+    store = journal.store
+    taking = Taking(store.disk, store, links, unheard, between, become, lambda _peer: None)
+    links.heard = taking.heard
+    taking.take_from(PEER)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taking.run)
+        await taken.wait()
+        nursery.cancel_scope.cancel()
+    await journal.receive(bundle(1, 3, 19, 19, 600))
+    await journal.order(POSITION + 1, (1, 3, 19))
+    await journal.sync()
+
+
+def is_whole(machine: Machine, tale: Tale) -> None:
+    """The next start finds nothing damaged."""
 
     async def again(env: Env) -> None:
         journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
         found = journal.recovered
         assert (found.position, found.damaged, found.uuid) == (POSITION + 1, False, tale.uuid)
         assert journal.store.recovered.damages == ()
+        assert journal.store.holes == ()
+
+    machine.run(again)
+
+
+def test_what_comes_into_the_row_as_soon_as_an_image_has_its_numbers_is_not_taken_for_damage() -> (
+    None
+):
+    """The image spoke of more than the segment behind it, whose beginning was not believed any more."""
+    machine, tale = Machine(6), Tale(small(segment_bytes=1 << 16))
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        async def meanwhile() -> None:
+            if journal.store.position == 2:
+                await order(tale, journal, 2)
+
+        await tale.change_view(journal)
+        await order(tale, journal, 1)
+        await take(journal, meanwhile)
 
     machine.run(tale.life(work, orderly=False))
-    machine.run(again)
+    is_whole(machine, tale)
+
+
+def test_what_an_image_took_the_place_of_is_not_told_as_lost_after_an_orderly_end() -> None:
+    """The index of what was written to then begins behind the image."""
+    machine, tale = Machine(6), Tale(small(segment_bytes=1 << 16))
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await order(tale, journal, 1)
+        await take(journal)
+
+    machine.run(tale.life(work, orderly=True))
+    is_whole(machine, tale)
