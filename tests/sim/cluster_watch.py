@@ -6,9 +6,10 @@ and the states at a position have one hash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from duckrow.node.capture import state_hash
+from duckrow.node.effects import Effect
 from duckrow.node.keeper import Keeper
 from duckrow.node.row import Item, View
 
@@ -31,9 +32,15 @@ class ClusterWatch:
         self.on_moment: Callable[[Machine, str], None] = lambda _machine, _moment: None
 
     def attach(self, machine: Machine, node: Keeper) -> None:
-        note = node.on_progress
+        note, number = node.on_progress, node.numbers.note
         self.compare(machine, node)
         self.lives.look(node)
+
+        def numbered(
+            position: int, place: int, effects: Iterable[Effect], places: Mapping[int, int]
+        ) -> None:
+            self.lives.take(effects)
+            number(position, place, effects, places)
 
         def applied(item: Item) -> None:
             self.position = max(self.position, item.position)
@@ -57,6 +64,7 @@ class ClusterWatch:
             self.on_moment(machine, "mark-applied" if is_mark else "applied")
 
         node.on_progress = applied
+        node.numbers.note = numbered  # type: ignore[method-assign]
 
     def check_copies(self, view: View) -> None:
         """Nothing is ordered in a view that has fewer of them than an operator wants at least."""

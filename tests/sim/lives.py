@@ -6,12 +6,14 @@ end each life gets a name of its own, and what was done goes to where it was see
     z  made ─────── deleted   made ── grown ──────────        produce  z/1 "t0.7"
        │    z#1    │          │        z#2                     seen in  z#2/1
 
-What was pruned before anybody read it had a number, too.  The time of a produce does not tell where a late copy
-of it went; so it is noted which batches came in the row while which topic was there.
+One item may make a topic and delete it again: it is in no state that anybody looks at, but who produced to it
+was told a number.  And what was pruned before anybody read it had a number, too, also a late copy, which may be
+anywhere.  So it is noted what the items did: which topics they deleted, and in which they numbered a batch.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any
@@ -23,8 +25,10 @@ from duckrow.cluster.history import FAIL, INFO, History, Key, Produce, Pull, Val
 from duckrow.node import codec, columns
 from duckrow.node.commands import Kind, decode_head
 from duckrow.node.commands import Produce as Batch
+from duckrow.node.effects import Answer, Appended, Created, Deleted, Effect, Pruned
 from duckrow.node.keeper import Keeper
 from duckrow.node.row import Bundle, Item
+from duckrow.node.values import ticket_of
 
 from .workload import key_of
 
@@ -46,7 +50,11 @@ class Lives:
         self.all: list[Life] = []
         self.placed: dict[Value, int] = {}  # the position in the row, as readers were told
         self.problems: list[str] = []
-        self._ordered: dict[Value, dict[tuple[int, int], None]] = {}  # topic id, partition
+        self._made: dict[int, float] = {}  # when a node that serves made a topic, by its id
+        self._batches: dict[Value, dict[int, None]] = {}  # tickets of those that it is in
+        self._numbered: dict[
+            int, tuple[int, int]
+        ] = {}  # by ticket, in which topic id and partition
         self._position = 0
 
     @property
@@ -60,8 +68,8 @@ class Lives:
     def look(self, node: Keeper, item: Item | None = None) -> None:
         """The first one that comes to a position tells of all; of what is in it, who has the bodies."""
         topic, newest = node.state.topic(self.name), self.newest
-        if topic is not None and item is not None and isinstance(item.content, Bundle):
-            self._note(item.content, topic.id)
+        if item is not None and isinstance(item.content, Bundle):
+            self._note(item.position, item.content)
         if node.state.position <= self._position:
             return
         self._position, now = node.state.position, trio.current_time()
@@ -75,15 +83,37 @@ class Lives:
         if topic.policy.partitions not in newest.counts:
             newest.counts.append(topic.policy.partitions)
 
-    def _note(self, bundle: Bundle, id_: int) -> None:
-        for raw, body in bundle.commands:
+    def take(self, effects: Iterable[Effect]) -> None:
+        """What an item did, of each node that applies it while it serves: it answers of that."""
+        now = trio.current_time()
+        for effect in effects:
+            if isinstance(effect, Answer | Pruned) or effect.topic != self.name:
+                continue
+            if isinstance(effect, Created):
+                self._made.setdefault(effect.topic_id, now)
+            elif isinstance(effect, Deleted):
+                self._end(effect.topic_id, now)
+            elif isinstance(effect, Appended):
+                ticket = ticket_of(effect.position, effect.index)
+                self._numbered[ticket] = effect.topic_id, effect.partition
+
+    def _end(self, id_: int, now: float) -> None:
+        for life in self.all:
+            if life.id == id_:
+                life.until = min(life.until, now)
+                return
+        # Nobody found it in a state, which would tell how many partitions it has.
+        life = Life(id_, self._made.get(id_, now), now, [PARTITIONS_MAX])
+        insort(self.all, life, key=lambda each: each.id)
+
+    def _note(self, position: int, bundle: Bundle) -> None:
+        for ticket, (raw, body) in enumerate(bundle.commands, ticket_of(position, 0)):
             head = decode_head(raw)
             if head.kind != Kind.PRODUCE or head.topic != self.name or not len(body):
                 continue
             batch = Batch.of(head)
             for text in codec.decode(batch.codec, body).value_list(0, batch.entries):
-                value = text.decode().strip()
-                self._ordered.setdefault(value, {})[id_, head.partition] = None
+                self._batches.setdefault(text.decode().strip(), {})[ticket] = None
 
     def has_ended(self, id_: int) -> bool:
         return any(life.id == id_ and life.until < inf for life in self.all)
@@ -141,7 +171,11 @@ class Lives:
     ) -> Iterable[Produce]:
         if made.key[0] != self.name:
             return [made]
-        there = {key: None for value in made.values for key in seen.get(value, ())}
+        there = {
+            key: None
+            for value in made.values
+            for key in (*seen.get(value, ()), *self._row_of(value, names))
+        }
         meanwhile = self._meanwhile(made)
         possible = [
             (names[life.id], partition)
@@ -164,16 +198,14 @@ class Lives:
         # With a topic goes what was known of its lanes.  So what goes again as the first of one comes to
         # the next topic, too, whatever came of it before, and whether or not anybody read it there.
         topics = {each.key[0] for each in told}
-        again = [key for key in {**there, **self._row_of(made, names)} if key[0] not in topics]
+        again = [key for key in there if key[0] not in topics]
         return [*told, *(attrs.evolve(doubt, key=key, may_repeat=True) for key in again)]
 
-    def _row_of(self, made: Produce, names: dict[int, str]) -> dict[Key, None]:
-        return {
-            (names[id_], partition): None
-            for value in made.values
-            for id_, partition in self._ordered.get(value, ())
-            if id_ in names
-        }
+    def _row_of(self, value: Value, names: dict[int, str]) -> Iterator[Key]:
+        for ticket in self._batches.get(value, ()):
+            id_, partition = self._numbered.get(ticket, (0, 0))
+            if id_ in names:
+                yield names[id_], partition
 
     def _meanwhile(self, made: Produce) -> list[Life]:
         """Where it may have gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from math import inf
 from types import SimpleNamespace
 from typing import cast
@@ -24,9 +25,12 @@ from duckrow.node.reading import Reader
 from duckrow.node.state import State
 from duckrow.node.values import Topic
 from sim import cluster_scenario
+from sim.cluster_machine import Machine
 from sim.cluster_plan import ClusterPlan, drawn
 from sim.cluster_scenario import run_seed
+from sim.cluster_watch import ClusterWatch
 from sim.lives import ANY, Life, Lives
+from sim.workload import Observed
 
 CHANGING = ClusterPlan(
     seconds=6.0, calm=2.5, producers=1, consumers=1, gap=0.1, doors=3, changes=0.3
@@ -187,38 +191,113 @@ def test_a_copy_may_come_to_the_next_topic_when_all_was_answered_long_ago() -> N
     assert told == [("z#1", ["a"], OK), ("z#2", ["a"], INFO), ("z#1", ["b"], OK)]
 
 
+class Told:
+    """What a node that serves tells of a row of its own, a second for each item."""
+
+    def __init__(self) -> None:
+        self.row = Row()
+        numbers = SimpleNamespace(note=lambda *_: None)
+        self.node = SimpleNamespace(
+            state=self.row.state, numbers=numbers, on_progress=lambda _item: None
+        )
+
+    async def apply(self, *commands: Command) -> None:
+        await trio.sleep(1)
+        effects, item = self.row.item(*commands), self.row.items[-1]
+        self.node.numbers.note(item.position, 0, effects, {})
+        self.node.on_progress(item)
+
+    async def make(self, *commands: Command) -> int:
+        """A topic."""
+        await self.apply(makers.create(self.row.turn(), "z", {}), *commands)
+        return self.row.topic("z").id
+
+    async def produce(self, letter: str, number: int, *commands: Command) -> Produce:
+        """Answered with the number, when all of them were applied."""
+        made = Produce("p", ("z", 0), [letter], trio.current_time(), outcome=OK, first=number)
+        await self.apply(*commands)
+        made.ended = trio.current_time()
+        return made
+
+    def delete(self) -> Command:
+        return makers.delete(self.row.turn(), "z")
+
+    def check(self, story: Callable[[], Awaitable[History]]) -> list[str]:
+        watch = ClusterWatch(Observed(CHANGING))
+
+        async def watched() -> History:
+            watch.attach(cast(Machine, None), cast(Keeper, self.node))
+            return await story()
+
+        history = trio.run(watched, clock=trio.testing.MockClock(autojump_threshold=0))
+        assert watch.lives.tell_apart(history) == []
+        return check(history).kinds
+
+
+def batch_of(letter: str, pid: bytes = ANN) -> Command:
+    return makers.produce(Turn(pid, 1), "z", columns.encode([letter.encode()]), 1)
+
+
+def pull_of(letter: str, number: int, topic_id: int) -> Pull:
+    now = trio.current_time()
+    pull = Pull("c", ("z", 0), 0, now, now, OK, numbers=[number], values=[letter])
+    pull.missing, pull.topic_id = number - 1, topic_id
+    return pull
+
+
 @pytest.mark.parametrize(("copied", "kinds"), [(True, []), (False, ["number-too-high"])])
 def test_a_late_copy_that_was_pruned_before_anybody_read_it_had_a_number_in_the_next_topic(
     copied: bool, kinds: list[str]
 ) -> None:
-    row, told = Row(), Lives("z")
-    batch = makers.produce(Turn(ANN, 1), "z", columns.encode([b"a"]), 1)
-    late = [batch] if copied else []
-    other = makers.produce(Turn(BOB, 1), "z", columns.encode([b"b"]), 1)
-
-    async def apply(*commands: Command) -> None:
-        await trio.sleep(1)
-        row.item(*commands)
-        told.look(cast(Keeper, SimpleNamespace(state=row.state)), row.items[-1])
+    told = Told()
 
     async def story() -> History:
-        start = trio.current_time()
-        await apply(makers.create(row.turn(), "z", {}), batch)
-        first = Produce("p", ("z", 0), ["a"], start, trio.current_time(), OK, 1)
-        await apply(makers.delete(row.turn(), "z"))
-        await apply(makers.create(row.turn(), "z", {}), *late)
-        second = Produce("q", ("z", 0), ["b"], trio.current_time(), outcome=OK, first=2)
-        await apply(other)
+        await told.make()
+        first = await told.produce("a", 1, batch_of("a"))
+        await told.apply(told.delete())
+        id_ = await told.make(*([batch_of("a")] if copied else []))
+        second = await told.produce("b", 2, batch_of("b", BOB))
         pruned = Prune(("z", 0), 1, trio.current_time(), OK)
-        second.ended = now = trio.current_time()
-        read = Pull("c", ("z", 0), 0, now, now + 1, OK, numbers=[2], values=["b"], missing=1)
-        read.topic_id = row.topic("z").id
-        return History(produces=[first, second], pulls=[read], prunes=[pruned])
+        return History(produces=[first, second], pulls=[pull_of("b", 2, id_)], prunes=[pruned])
 
-    history = trio.run(story, clock=trio.testing.MockClock(autojump_threshold=0))
-    assert told.tell_apart(history) == []
+    assert told.check(story) == kinds
 
-    assert check(history).kinds == kinds
+
+@pytest.mark.parametrize(("gone", "kinds"), [(True, []), (False, ["divergent"])])
+def test_what_was_numbered_in_a_topic_that_one_item_made_and_deleted_is_of_no_other_one(
+    gone: bool, kinds: list[str]
+) -> None:
+    """The one before is there until that item is applied, for whoever looks at states only."""
+    told = Told()
+
+    async def story() -> History:
+        id_ = await told.make()
+        first = await told.produce("a", 1, batch_of("a"))
+        read = pull_of("a", 1, id_)
+        await told.apply(*([told.delete()] if gone else []))
+        second = await told.produce("b", 1, batch_of("b", BOB), told.delete())
+        second.began = first.ended
+        return History(produces=[first, second], pulls=[read])
+
+    assert told.check(story) == kinds
+
+
+@pytest.mark.parametrize(("copied", "kinds"), [(True, []), (False, ["number-too-high"])])
+def test_a_late_copy_in_an_item_that_deletes_the_topic_had_a_number_there(
+    copied: bool, kinds: list[str]
+) -> None:
+    told = Told()
+
+    async def story() -> History:
+        await told.make()
+        first = await told.produce("a", 1, batch_of("a"))
+        await told.apply(told.delete())
+        await told.make()
+        late = [batch_of("a")] if copied else []
+        second = await told.produce("b", 2, *late, batch_of("b", BOB), told.delete())
+        return History(produces=[first, second])
+
+    assert told.check(story) == kinds
 
 
 @pytest.mark.parametrize(
