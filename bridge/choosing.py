@@ -37,17 +37,24 @@ def choose(
 ) -> View | None:
     """The view after `view` (V4, V5).  `joins` are recent ones only.
 
-    What would leave no majority is not granted: then nobody gets another vote, after that nobody is
-    held off for its disk, and at last nobody leaves (N8).  Who has to stay is no reason to grant less.
+    What would leave no majority is not granted: then nobody gets another vote, after that some have to stay,
+    or all (N8).  Those who are slow, or end, go first, then those who need an image, and at last who is held off
+    for its disk.  Who has to stay is no reason to grant less.
     """
-    leaving |= {(id_, each.incarnation) for id_, each in reports.items() if not each.comes}
-    late = leaving | {(id_, each.incarnation) for id_, each in reports.items() if each.held_off}
-    for gone in (late, leaving, frozenset[tuple[int, int]]()):
-        for granted in (change, None):
-            found = _choose(view, reports, joins, lag_items, granted, gone)
-            if found is not None:
-                return found
-    return None
+    needs = {(id_, each.incarnation) for id_, each in reports.items() if not each.comes}
+    late = {(id_, each.incarnation) for id_, each in reports.items() if each.held_off}
+
+    def without(gone: AbstractSet[tuple[int, int]]) -> View | None:
+        found = _choose(view, reports, joins, lag_items, change, gone)
+        return found or _choose(view, reports, joins, lag_items, None, gone)
+
+    gone = frozenset[tuple[int, int]]()
+    found = without(gone)
+    for each in (*sorted(leaving - needs), *sorted(needs), *sorted(late - needs - leaving)):
+        smaller = without(gone | {each})
+        if smaller is not None:
+            gone, found = gone | {each}, smaller
+    return found
 
 
 def _choose(
@@ -60,7 +67,7 @@ def _choose(
 ) -> View | None:
     exact = {id_ for id_, report in reports.items() if report.exact}
     gone = {id_ for id_, report in reports.items() if (id_, report.incarnation) in leaving}
-    cont = exact - gone or exact
+    cont = exact - gone
     if not cont:
         return None
     behind = max(reports[id_].position for id_ in cont) - lag_items

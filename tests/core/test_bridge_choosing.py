@@ -277,6 +277,15 @@ def test_who_leaves_is_no_member_of_the_next_view() -> None:
     assert ids(chosen(reports, leaving=frozenset({(3, run(3, 1))}))) == (1, 2, 3)
 
 
+def test_of_several_who_would_leave_as_many_do_as_the_rest_can_do_without() -> None:
+    """N8: All stayed where not all could go, and of three machines two that needed an image never got one."""
+    needs = {1: exact(1)._replace(comes=False), 2: exact(2)._replace(comes=False), 3: exact(3)}
+
+    assert ids(chosen(needs)) == (2, 3)
+    assert ids(chosen(needs, leaving=frozenset({(2, run(2))}))) == (2, 3)
+    assert ids(chosen(needs, leaving=frozenset({(3, run(3))}))) == (1, 2), "it may be about to end"
+
+
 def test_who_is_held_off_is_let_in_before_there_is_no_majority_or_somebody_cannot_leave() -> None:
     """It has had room for a short time only."""
     of = view(members=(1, 2), weights={1: 1, 2: 1, 3: 1})

@@ -198,6 +198,27 @@ def test_who_had_to_stay_as_others_were_slow_leaves_when_they_are_not() -> None:
     assert image_source(cluster, 2) == 1
 
 
+def test_two_of_three_that_need_an_image_take_it_one_after_the_other() -> None:
+    """Neither could leave, since the other was not to stay: both had none for as long as they ran."""
+    cluster = Cluster(1, 2, 3)
+    cluster.submit(1, "a")
+    cluster.settle()
+    for id_ in (1, 2):
+        cluster.members[id_].need_image(cluster.now)
+        cluster._end(id_)
+    cluster.beats(10)
+    assert cluster.acting() == [2, 3]
+    assert image_source(cluster, 1) in (2, 3), "2 passes on what 3 has"
+
+    take_image(cluster, 1, of=3)
+    cluster.beats(100)
+    assert cluster.acting() == [1, 3]
+    take_image(cluster, 2, of=3)
+    cluster.beats(10)
+
+    assert cluster.acting() == [1, 2, 3]
+
+
 def test_who_needs_an_image_and_has_to_stay_asks_for_fewer_and_fewer_views() -> None:
     cluster = Cluster(1, 2, 3, witnesses=(3,), weights={1: 2})
     cluster.stop(3)
