@@ -103,8 +103,14 @@ class Calling:
     # When to call.
 
     def is_due(self) -> bool:
-        """S5.  True once: the caller begins a ballot."""
-        rank = self._rank() if self.standing.votes and not self.standing.diverged else None
+        """S5.  True once: the caller begins a ballot.
+
+        Each is written down, and where all disks are full none of them can lead to a view: they would use up
+        the reserve.  Who has room calls, if anybody has.
+        """
+        standing = self.standing
+        calls = standing.votes and not (standing.diverged or standing.room.is_full)
+        rank = self._rank() if calls else None
         if rank is None:
             self._due = None
             return False
