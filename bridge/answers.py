@@ -38,7 +38,10 @@ class Answers:
         store, answer = self._bridge.store, partial(wire.answer, reference)
         repair, readers = self._bridge.repair, self._bridge.readers
         if what == What.DROP:
-            return answer(await store.drop(arguments[0]))
+            await store.drop(arguments[0])
+            there = {segment.number for segment in store.segments()}
+            # Also those that a bridge had dropped which died before it could say so.
+            return answer([number for number in arguments[0] if number not in there])
         if what == What.PLACE:
             return answer(await self._place_of(arguments[0]))
         if what == What.DIGEST:

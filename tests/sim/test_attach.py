@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
 
 from duckrow.bridge import attach, follower
+from duckrow.bridge.answers import Answers
 from duckrow.bridge.process import Bridge
 from duckrow.node import bridgedrow, columns, makers
 from duckrow.node import bridgewire as wire
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.bridgedstore import BridgedStore
-from duckrow.node.bridgewire import Said, Welcome
+from duckrow.node.bridgewire import Said, Welcome, What
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Buffer, Env
 from duckrow.node.errors import DiskFailed, NoQuorum, Timeout
@@ -245,6 +247,40 @@ def test_a_node_that_follows_from_a_snapshot_settles_what_its_state_has_already(
         assert staged == {}
 
     play(5, script)
+
+
+def test_a_node_hears_what_was_dropped_though_its_bridge_died_before_it_could_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The index of such a segment stayed until the node started again: a file on the disk, and an open one."""
+    answer, dropped = Answers.to, list[int]()
+
+    async def die(answers: Answers, reference: int, what: int, *rest: Any) -> list[Buffer]:
+        before = answers._bridge.store.segments()
+        found = await answer(answers, reference, what, *rest)
+        there = answers._bridge.store.segments()
+        gone = {each.number for each in before} - {each.number for each in there}
+        if what == What.DROP and gone and not dropped and answers._bridge.options.id == 1:
+            dropped.extend(gone)
+            await trio.sleep_forever()
+        return found
+
+    monkeypatch.setattr(Answers, "to", die)
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        with trio.fail_after(60):
+            while not dropped:
+                await trio.sleep(0.01)
+        split.kill("m", 1)
+        split.start_bridge(1)
+        await split.until()
+        await trio.sleep(3)
+        assert not {*dropped} & {*split.nodes[1].numbers.installed}
+        await split.end()
+
+    play(7, script, keep=60)
 
 
 def test_a_node_that_ends_waits_for_no_end_of_the_row_from_a_bridge_that_has_ended(
