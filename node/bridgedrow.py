@@ -382,7 +382,8 @@ class BridgedRow:
         return item._replace(content=self._unsettled.filled(content))
 
     def _on_refused(self, error: DuckrowError, bundle: Bundle) -> None:
-        """Certainly not written, but for what an earlier bridge may have taken: that may still be ordered.
+        """Certainly not written, but for what was given before, to this bridge or another one, which may have
+        taken it: that may still be ordered.
 
         What is on this disk is ordered in any case: only a copy of it was refused.
         """

@@ -3,7 +3,7 @@
     add ──► held ──► forget        its item came, or it was refused or withdrawn
              │
              ├ durable             on the disk of this machine, of what somebody waits for (N3)
-             └ doubted             given to a bridge that went away: it may have taken it
+             └ doubted             given to a bridge before, or twice to this one: it may have taken it
 
 All of it is submitted again, in order, whenever the bridge was away (N2).
 """
@@ -37,14 +37,17 @@ class Unsettled:
         Raises:
             NoQuorum: too much waits already; nothing was added.
         """
-        size = sum(map(_size, commands))
-        if self._held and self._bytes + size > PENDING_BYTES_MAX:
+        size = sum(_size(command) for command in commands if command.head not in self._held)
+        if size and self._held and self._bytes + size > PENDING_BYTES_MAX:
             raise NoQuorum(
                 f"{self._bytes:,} bytes of commands wait to be ordered already, and the "
                 f"limit is {PENDING_BYTES_MAX:,}"
             )
         for command in commands:
-            if command.head not in self._held:
+            if command.head in self._held:
+                if sent:  # a copy: what is said of it is not said of the one before
+                    self._doubted.add(command.head)
+            else:
                 self._held[command.head] = command
                 self._bytes += _size(command)
                 if accepted:

@@ -72,6 +72,18 @@ def test_more_than_may_wait_is_refused_as_a_whole_unless_nothing_waits() -> None
     assert list(unsettled) == [A, B]
 
 
+def test_what_is_held_is_taken_once_more_whatever_waits_and_doubted_since_a_bridge_has_it_twice() -> (
+    None
+):
+    unsettled = Unsettled()
+    large = Command(b"large", bytes(PENDING_BYTES_MAX))
+    unsettled.add([large], accepted=False)
+    unsettled.add([large], accepted=False, sent=False)
+    assert not unsettled.is_doubted(b"large")
+    unsettled.add([large], accepted=False)
+    assert unsettled.is_doubted(b"large")
+
+
 def test_a_bundle_gets_back_the_bodies_of_all_its_commands_or_of_none() -> None:
     unsettled = Unsettled()
     unsettled.add([A, B], accepted=False)

@@ -515,6 +515,44 @@ def test_what_a_bridge_does_not_take_may_have_been_taken_by_the_one_before(
     play(8, script)
 
 
+def test_of_what_a_bridge_has_taken_nobody_is_told_that_it_is_certainly_not_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client whose connection broke says it again by another one, and the bridge has no room for a copy."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        await trio.sleep(0.5)
+        for other in (2, 3):
+            split.world.net.partition(["m1"], [f"m{other}"])
+        await trio.sleep(3)
+        node = split.nodes[1]
+        told: list[object] = []
+        turn = makers.Turn(b"p" * 16, seq=1, time=node.wall_us())
+        command = makers.produce(turn, "rides", BODY, 3)
+        key = node.submit(command)
+        node.calls.tell(key, told.append)
+        await trio.sleep(0.5)
+
+        def full(_bridge: object, _commands: object) -> None:
+            raise NoQuorum("too many commands wait")
+
+        monkeypatch.setattr(Bridge, "submit", full)
+        node.submit(command)
+        await trio.sleep(0.5)
+        monkeypatch.undo()
+        assert [type(each) for each in told] == [Timeout]
+        split.world.net.heal()
+        await split.until()
+        await trio.sleep(0.5)
+        assert b"p" * 16 in [lane[0] for lane in node.state.lanes.rows], "it is ordered"
+        await split.end()
+
+    play(8, script)
+
+
 def test_what_a_bridge_was_told_cannot_be_withdrawn() -> None:
     async def script(split: Split) -> None:
         split.start_all()
