@@ -40,6 +40,7 @@ class Supervisor:
         self._send: Callable[[signal.Signals], object] | None = None  # to it, and to no later one
         self._told_to_end = 0  # the process; told twice, a bridge ends at once
         self._stop = trio.Event()
+        self._is_late = False  # it was told to end long ago
         self._ended = trio.Event()
 
     async def run(self) -> None:
@@ -62,6 +63,7 @@ class Supervisor:
         with trio.move_on_after(STOP_SECONDS):
             await self._ended.wait()
         if not self._ended.is_set():
+            self._is_late = True
             log.warning("bridge_killed pid=%d", self.pid)
             self._signal(signal.SIGKILL)
             await self._ended.wait()
@@ -116,6 +118,8 @@ class Supervisor:
                 break
             if fd is not None:
                 os.close(fd)
+            if self._is_late:
+                return  # it stands still, say, or is of another container: nobody here can end it
             # It has yet to say who it is: until then the number of the one before is there, or none.
             await trio.sleep(LOOK_SECONDS)
         self.pid, self._send = pid, partial(signal.pidfd_send_signal, fd)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from duckrow.node import supervising
 from duckrow.node.companions import Companion
@@ -113,5 +114,31 @@ def test_who_has_the_number_of_the_bridge_before_is_neither_waited_for_nor_told_
         assert supervisor.starts == 0
         other.kill()
         await other.wait()
+
+    trio.run(main)
+
+
+def test_a_node_ends_though_a_bridge_that_it_found_never_says_who_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was paused before it had written its number, or that is one of another container."""
+    monkeypatch.setattr(supervising, "STOP_SECONDS", 0.2)
+
+    async def main() -> None:
+        lock = tmp_path / BRIDGE_LOCK
+        code = LOCKED.replace("os.getpid()", "''").replace("pause()", "sigtimedwait([], 5)")
+        bridge = await trio.lowlevel.open_process((sys.executable, "-c", code, str(lock)))
+        with trio.fail_after(10):
+            while holder(lock) != 0:
+                await trio.sleep(0.01)
+            supervisor = Supervisor(BRIDGE, tmp_path)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(supervisor.run)
+                await wait_all_tasks_blocked()
+                await supervisor.stop()
+            assert bridge.poll() is None
+            assert supervisor.starts == 0
+            bridge.kill()
+            await bridge.wait()
 
     trio.run(main)
