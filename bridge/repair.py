@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from duckrow.node.damage import Damage
+from duckrow.node.damage import TOLD, Damage
 from duckrow.node.errors import Corrupt, Full, NotFound
 from duckrow.node.events import ERROR, INFO, WARNING, Note
 from duckrow.node.forms import decode_view
@@ -94,6 +94,8 @@ class Repair:
         """For an operator; nothing: all is well."""
         lines = [f"{gone.file} is gone: an image has to take its place" for gone in self._gone]
         lines += map(str, self.wounds.values())
+        if more := len(lines[TOLD:]):
+            lines[TOLD:] = [f"there are {more:,} more files that are damaged, or gone"]
         if self.wounds and self.asking.hopeless:
             lines.append("no neighbour that is there has what lacks; they are asked again")
         return lines

@@ -247,7 +247,7 @@ class Server:
         """What `duckrow status` shows, of other machines, too."""
         peers = await self.node.row.told()
         status = self._status(*await self._hash.of(self.node))
-        for name in ("links", "waiting_for", "backlog", "staged"):
+        for name in ("links", "waiting_for", "backlog", "staged", "damaged"):
             if name in peers:
                 status[name] = peers[name]
         if nodes := peers.get("nodes"):

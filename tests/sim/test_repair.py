@@ -11,12 +11,14 @@ from duckrow.bridge.messages import Ask
 from duckrow.bridge.process import Bridge
 from duckrow.bridge.repair import ANSWER_BYTES
 from duckrow.node import columns, makers
+from duckrow.node.damage import TOLD, Damage
 from duckrow.node.errors import Damaged
 from duckrow.node.places import offset_of, segment_of
 from duckrow.node.reading import Pull
 from duckrow.node.records import RecordKind, decode, seed_of
 from duckrow.node.row import Item
 from duckrow.node.segments import index_file, segment_file
+from duckrow.node.server import Server, ServerOptions
 from duckrow.node.values import position_of
 from sim.clusterkit import BODY
 from sim.imagekit import forgotten
@@ -134,6 +136,8 @@ def test_without_anybody_to_ask_it_is_told_and_mended_when_somebody_is_back() ->
                 await trio.sleep(0.1)
         assert name[-12:] in bridge.repair.told()[0]
         assert "no neighbour" in bridge.repair.told()[1]
+        server = Server(split.nodes[3], ServerOptions(), lambda: (0, 0))
+        assert (await server.told())["damaged"] == bridge.repair.told()
         split.world.net.heal()
         await until_mended(split, 3, seconds=90)
         assert bridge.repair.told() == []
@@ -166,6 +170,24 @@ def test_who_waits_for_what_the_disk_gives_at_another_try_waits_no_longer() -> N
         await split.end()
 
     play(1, script, keep=KEEP)
+
+
+def test_however_much_is_damaged_there_is_a_status_that_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 700 damaged segments, on an old disk of 45 GB, it was more than a frame holds: nothing was told."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        gone = [Damage(segment_file(number), 0, 0, "the whole file") for number in range(1500)]
+        monkeypatch.setattr(split.bridges[3].repair, "_gone", gone)
+        damaged = (await split.nodes[3].row.told())["damaged"]
+        monkeypatch.undo()
+        assert len(damaged) == TOLD + 1
+        assert "1,480 more" in damaged[-1]
+
+    play(6, script)
 
 
 def test_a_node_that_waits_for_what_nobody_has_keeps_its_bridge_from_nothing() -> None:
