@@ -17,6 +17,7 @@ from .segments import SegmentInfo
 from .storeoptions import StoreOptions
 
 LOOK_SECONDS: Final = 0.1
+DROPPED_AT_ONCE: Final = 1024  # segments
 
 
 class Owner(Protocol):
@@ -96,7 +97,12 @@ class BridgedStore:
         await self._row.ask(What.SYNC)
 
     async def drop(self, numbers: Iterable[int]) -> list[int]:
-        return list((await self._row.ask(What.DROP, list(numbers)))[0])
+        """Some at a time: the head of a frame holds them.  Without any, too: what an image brought may go."""
+        wanted, gone = list(numbers), list[int]()
+        for first in range(0, max(1, len(wanted)), DROPPED_AT_ONCE):
+            some = wanted[first : first + DROPPED_AT_ONCE]
+            gone += (await self._row.ask(What.DROP, some))[0]
+        return gone
 
     async def rewrite(self, segment: int, live: Collection[int]) -> int:
         found, _ = await self._row.ask(What.REWRITE, segment, places=sorted(live))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -247,6 +247,19 @@ def test_a_node_that_follows_from_a_snapshot_settles_what_its_state_has_already(
         assert staged == {}
 
     play(5, script)
+
+
+def test_however_many_segments_die_at_once_a_bridge_is_asked_to_drop_them() -> None:
+    """Of a row of some TB the list was more than a frame holds: the node ended, and at each start again."""
+
+    class Row:
+        async def ask(self, what: What, *arguments: object) -> tuple[object, Buffer]:
+            wire.ask(1, what, *arguments)
+            return arguments[0], b""
+
+    numbers = range(100_000, 130_000)
+    assert trio.run(BridgedStore(cast(Any, Row())).drop, numbers) == [*numbers]
+    assert trio.run(BridgedStore(cast(Any, Row())).drop, []) == []
 
 
 def test_a_node_hears_what_was_dropped_though_its_bridge_died_before_it_could_say_so(
