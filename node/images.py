@@ -191,7 +191,16 @@ class Images:
             raise Corrupt(f"the disk does not give {name}: {error}") from error
 
     async def released(self, position: int) -> None:
-        """The node has two snapshots, the older one of that position."""
+        """The node has two snapshots, the older one of that position.
+
+        Raises:
+            DiskFailed.
+        """
         base = self._chronicle.base
         if base is not None and position > base.position and (name := await self.state()):
-            await self._disk.unlink(name)
+            try:
+                await self._disk.unlink(name)
+            except FileNotFoundError:
+                pass  # a node that asked for the same, and died, was heard all the same
+            except OSError as error:
+                raise self._writer.fail("forgetting an image", error) from error

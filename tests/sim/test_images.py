@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +13,8 @@ import trio
 from duckrow.bridge.imageforms import ImageMessage, WantImage
 from duckrow.bridge.messages import Change
 from duckrow.node import housekeeping
+from duckrow.node.bridgedrow import BridgedRow
+from duckrow.node.errors import DiskFailed
 from duckrow.node.giving import Given, Send, give
 from duckrow.node.images import came_with
 from duckrow.node.keeper import Keeper
@@ -50,6 +53,40 @@ def test_who_was_away_too_long_takes_an_image_and_goes_on() -> None:
 
     split = play(1, script, keep=KEEP)
     assert any("image_taken" in note for note in split.notes)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOENT])
+def test_a_bridge_whose_disk_keeps_the_state_of_an_image_ends_and_does_not_hang_up_on_its_node(
+    error: int,
+) -> None:
+    """The node asked again and again, and each time its connection broke.  Where the state had gone already, as
+    an earlier start of the node had asked for that, it goes on.
+    """
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        await away(split, 3)
+        await split.until()
+        images, tried = split.bridges[3].store.images, trio.Event()
+        unlink = images._disk.unlink
+
+        async def fails(name: str) -> None:
+            if name == images.name and not tried.is_set():
+                tried.set()
+                raise OSError(error, "simulated: it stays")
+            await unlink(name)
+
+        images._disk.unlink = fails  # type: ignore[method-assign]
+        with trio.fail_after(60):
+            await tried.wait()
+        await trio.sleep(0.01)
+        row = split.nodes[3].row
+        assert isinstance(row, BridgedRow)
+        assert split.world.host("m3").alive == row.is_attached == (error == errno.ENOENT)
+
+    play(1, script, keep=KEEP, tolerate=(DiskFailed,))
 
 
 def test_a_bridge_that_was_cut_off_too_long_begins_anew_and_so_does_its_node() -> None:
