@@ -206,7 +206,8 @@ class ClientCore:
         for reference, request in self._pending.items():
             if request.call is call:
                 del self._pending[reference]  # an answer finds nobody
-                self._queue.append(_Request(Call(), Verb.CANCEL, (reference,), None))
+                # First: what waits for its room would be one too many before.
+                self._queue.appendleft(_Request(Call(), Verb.CANCEL, (reference,), None))
                 break
         self._behind = None  # that may have been this one
         call.give_up(error)

@@ -90,7 +90,8 @@ class Reads:
                 read.granted.set()
 
     def cancel(self, reference: int) -> None:
-        if (read := self._tasks.get(reference)) is not None:
+        # It counts no more: what takes its room may have come with this, before its task has ended.
+        if (read := self._tasks.pop(reference, None)) is not None:
             read.scope.cancel()
 
     def cancel_all(self) -> None:
@@ -122,7 +123,8 @@ class Reads:
         except DuckrowError as error:
             self._output.put(frames.encode(requests.failure(read.reference, error)))
         finally:
-            del self._tasks[read.reference]
+            if self._tasks.get(read.reference) is read:
+                del self._tasks[read.reference]
             self._output.flush()
 
     async def _come_to(self, read: _Read, position: int) -> None:

@@ -12,7 +12,7 @@ from duckrow.node.entries import Entry
 from duckrow.node.env import Env
 from duckrow.node.errors import Full, NoQuorum, Timeout
 from duckrow.node.events import unheard
-from duckrow.node.limits import MIB
+from duckrow.node.limits import CLIENT_REQUESTS_MAX, MIB
 from duckrow.node.trioclient import Client
 
 from .net import NOTICE_SECONDS
@@ -80,6 +80,26 @@ def test_a_call_that_was_cancelled_anywhere_leaves_the_client_as_it_was() -> Non
 
         assert len(values) == len(dict.fromkeys(values)) == receipt.number
         assert values[-1] == b"last"
+
+    run(use)
+
+
+def test_reads_that_are_cancelled_make_room_at_the_node_for_those_that_wait_for_it() -> None:
+    """Those were sent first, and so there was one too many: it was refused as breaking a limit."""
+
+    async def use(_world: World, row: Client) -> None:
+        scopes = [trio.CancelScope() for _ in range(2 * CLIENT_REQUESTS_MAX)]
+
+        async def pull(scope: trio.CancelScope) -> None:
+            with scope:
+                await row.pull("nothing", wait=50.0)
+
+        async with trio.open_nursery() as nursery:
+            for scope in scopes:
+                nursery.start_soon(pull, scope)
+            await trio.sleep(1.0)
+            for scope in scopes[:CLIENT_REQUESTS_MAX]:
+                scope.cancel()
 
     run(use)
 
