@@ -17,8 +17,8 @@ class Unwatched:
 
     @property
     def done(self) -> bool:
-        """Everything has its answer, or something went wrong."""
-        return bool(self._errors) or not self._calls
+        """Everything has its answer: who closes when something went wrong would take back the rest."""
+        return not self._calls
 
     def add(self, call: Call) -> None:
         if not call.done:

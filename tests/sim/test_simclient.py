@@ -177,6 +177,30 @@ def test_a_produce_that_tells_what_became_of_an_earlier_one_is_not_done() -> Non
     run(use)
 
 
+def test_a_client_that_is_closed_waits_for_all_though_something_of_it_went_wrong_at_once() -> None:
+    """The others had not been sent yet, and nobody was told that they never would be."""
+
+    async def use(world: World, row: Client) -> None:
+        await row.create_topic("small", max_entries=1, when_full="reject")
+        await row.produce("small", b"fits")
+        world.hosts[NODE].media.sync_latency = 0.5
+        closed = trio.Event()
+
+        async def other(env: Env) -> None:
+            with pytest.raises(Full):
+                async with client(env, timeout=60.0) as another:
+                    await another.produce("small", b"does not", wait="none")
+                    for _ in range(14):
+                        await another.produce("t", bytes(MIB - 1000), wait="none")
+            closed.set()
+
+        world.start("other", other)
+        await closed.wait()
+        assert (await row.topic("t")).partitions[0].last == 15
+
+    run(use)
+
+
 async def _all(row: Client) -> AsyncIterator[Entry]:
     after: object = 0
     while found := await row.pull("t", after):
