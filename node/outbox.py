@@ -113,6 +113,10 @@ class Outbox:
                 slot.again |= slot.state != READY
                 slot.state = READY
                 slot.stop = slot.stop or Timeout("it was given up")
+                if (
+                    self.is_gone
+                ):  # it cannot be asked for there, and the others wait until all is settled
+                    self._missed_all()
                 return not slot.again
         return False
 

@@ -161,11 +161,12 @@ class Outboxes:
     def give_up(self, call: Produce | Order) -> bool:
         """True: certainly nothing of what has no answer yet was written, or will be."""
         certain = True
-        for part, outbox in call.parts.items():
+        topics = dict.fromkeys(outbox.topic for outbox in call.parts.values())
+        for part, outbox in [*call.parts.items()]:
             if not outbox.give_up(part):
                 certain = False
             self._busy[outbox.topic, outbox.partition] = outbox
-        for topic in dict.fromkeys(outbox.topic for outbox in call.parts.values()):
+        for topic in topics:
             if topic in self._moving:
                 self._move(topic)
         return certain

@@ -479,3 +479,29 @@ def test_who_was_told_a_number_by_a_receipt_is_shown_it_at_each_node() -> None:
 
     ask = Ask.of(list(connection.inbox.pop()[2]))
     assert ask.seen == 173
+
+
+def test_who_loses_patience_with_what_waits_in_a_lane_that_is_gone_does_not_hold_up_its_topic(
+    client: Client, toy: Toy
+) -> None:
+    """A skip for it goes nowhere, and all lanes of the topic waited until it was settled."""
+    toy.row.create("t", partitions=2, max_entries=1, when_full="block")
+    for partition in (0, 1):
+        client.core.produce("t", b"v", partition=partition)
+        client.run()
+    parked = client.core.produce("t", b"parked", partition=0)
+    client.run()
+    client.core.produce("t", b"behind", partition=0)
+    client.core.produce("t", b"beside", partition=1)
+    client.send()
+    toy.row.set(lanes_max=1)
+    behind, beside = client.connection.inbox
+    client.connection.inbox = [behind]
+    client.take_and_send()
+    client.core.give_up(parked, Timeout("no answer came"))
+    client.connection.inbox.append(beside)
+    client.run()
+
+    waiting = toy.row.state.waiting.rows.values()
+    assert result(parked) is Timeout
+    assert [each.partition for each in waiting] == [0, 0, 1], "what came behind it waits there, too"
