@@ -49,6 +49,8 @@ EFFECTS_AT_ONCE = 128  # of what is applied before others get a turn: some milli
 WISHES_MAX = (
     1_000  # for topics, at a machine without a majority: each is a task, and lies on the disk
 )
+MISSED = int(Code.GAP), int(Code.UNKNOWN_PRODUCER)  # something before it was missing
+DOUBT = "whether it was written is not known: it was ordered twice, for the bridge was away"
 HEADS_MAX = 4_096  # decoded, of commands that are not applied yet
 
 
@@ -353,7 +355,10 @@ class Keeper:
         for effect in effects:
             if isinstance(effect, Answer):
                 self.acceptance.answered(effect)
-                self.calls.answer(effect)
+                if effect.result.code in MISSED and self._is_copy(effect):
+                    self.calls.fail(_key(effect), Timeout(DOUBT))
+                else:
+                    self.calls.answer(effect)
             elif isinstance(effect, Appended):
                 self.tally.entries += effect.count
                 self.tally.bytes += effect.size
@@ -362,6 +367,10 @@ class Keeper:
                 self.pins.configured(effect.topic_id)
             elif isinstance(effect, Created | Deleted):
                 self.waiters.wake_all(effect.topic)
+
+    def _is_copy(self, answer: Answer) -> bool:
+        """It was not done, and another copy of it may be."""
+        return self.row.may_come_again(_key(answer), self.state.position)
 
     # What falls due when nothing happens needs an item to happen at: a clock command.
 
@@ -400,10 +409,14 @@ class Keeper:
             key = self.submit(make(makers.Turn(pid, seq, done=self._seq, time=self.wall_us())))
             self._seq = seq
             result = await self.calls.wait(key)
-            if result.code not in (Code.GAP, Code.UNKNOWN_PRODUCER):
+            if result.code not in MISSED:
                 return result
             if pid == self._pid:  # the lane was forgotten, or something of it was not taken
                 self._pid, self._seq = self.fresh_pid(), 0
+
+
+def _key(answer: Answer) -> Key:
+    return answer.pid, answer.epoch, answer.topic, answer.partition, answer.seq
 
 
 async def _raise(error: Exception) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
+from .calls import Key
 from .commands import Command
 from .errors import Corrupt, DuckrowError
 from .reading import Bodies
@@ -172,6 +173,10 @@ class KeptRow(Protocol):
 
     def take_refused(self) -> Sequence[tuple[Command, DuckrowError]]:
         """What was submitted, and is certainly not written, or in doubt; with the reason."""
+        ...
+
+    def may_come_again(self, key: Key, position: int) -> bool:
+        """Behind that position there may be another copy of it, which this node gave to a bridge."""
         ...
 
     def take_staged(self) -> Sequence[bytes]:

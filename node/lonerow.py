@@ -27,6 +27,7 @@ from typing import Any, Final
 import trio
 
 from . import doubt, restored
+from .calls import Key
 from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, DiskFailed, Full, NoQuorum, NotFound, Refused
@@ -270,6 +271,9 @@ class LoneRow:
                 self._gave = self._waits_for_sync
                 return ready
             await self._taker.wait()
+
+    def may_come_again(self, key: Key, position: int) -> bool:
+        return False
 
     def take_refused(self) -> list[tuple[Command, Full]]:
         """Commands that `submit` took and a full disk then kept out: certainly not written."""

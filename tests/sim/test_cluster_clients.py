@@ -256,6 +256,39 @@ def test_what_had_no_answer_where_too_few_partitions_were_known_is_ordered_once_
     run(use)
 
 
+def test_what_is_refused_where_another_copy_of_it_may_come_is_in_doubt() -> None:
+    """The node gave both to its bridge again, and in this order the second copy of batch 2 has its batch 1.
+    Told that it was not done, a client that finds its lane gone writes it again in another one.
+    """
+
+    async def use(town: Town) -> None:
+        for id_ in (1, 2, 3):
+            town.world.hosts[f"m{id_}"].media.sync_latency = 0.2
+        node = town.nodes[1]
+        told: list[Result | Exception] = []
+
+        def submit(seq: int) -> None:
+            body = columns.encode_one(b"%d" % seq)
+            command = makers.produce(makers.Turn(bytes(16), seq), "t", body, 1)
+            node.calls.tell(node.submit(command), told.append)
+
+        submit(2)
+        submit(1)
+        await trio.sleep(0.05)
+        town.world.net.reset_some(1.0)
+        await town.until(lambda: len(told) == 2)
+        assert isinstance(told[0], Timeout)
+        assert isinstance(told[1], Result) and told[1].code == Code.ORDERED
+        async with town.client(1) as row:
+            await row.barrier()
+            assert await values(row) == [b"1", b"2"]
+        submit(4)
+        await town.until(lambda: len(told) == 3)
+        assert isinstance(told[2], Result) and told[2].code == Code.GAP, "it is ordered once"
+
+    run(use)
+
+
 def test_a_receipt_of_a_deleted_topic_does_not_say_that_it_waits() -> None:
     async def use(town: Town) -> None:
         async with town.client(1) as row:
