@@ -429,6 +429,19 @@ def test_what_a_neighbour_answers_is_passed_on_though_another_one_is_asked_by_no
     assert sent[2:] == [(1, NoImage(5)), (3, NoImage(0))]
 
 
+def test_who_had_no_image_to_pass_on_is_not_asked_again_before_the_others() -> None:
+    """C4."""
+    cluster = Cluster(1, 2, 3, others=(4,), edges=[(1, 2), (2, 3), (2, 4)])
+    cluster.beats(1)
+    middle, sent = passing(cluster, 2)
+    for _ in range(3):
+        assert middle.wanted(4, WantImage(0, 0, 0))
+        peer, _ = sent[-1]
+        middle.heard(peer, NoImage(0))
+
+    assert [peer for peer, message in sent if isinstance(message, WantImage)] == [1, 3, 1]
+
+
 def test_a_question_for_an_image_that_all_pass_on_comes_to_an_end() -> None:
     """C4."""
     cluster = Cluster(1, 2, 3, others=(4,), edges=[(1, 2), (1, 3), (1, 4), (2, 3)])

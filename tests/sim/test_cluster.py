@@ -7,6 +7,7 @@ import random
 import pytest
 import trio
 
+from duckrow.bridge.imageforms import WantImage
 from duckrow.bridge.telling import told
 from sim.clusterkit import Cluster, Links, chain, mesh, name
 from sim.world import World
@@ -339,3 +340,20 @@ def test_the_protocol_hears_at_once_of_a_link_that_ended() -> None:
         assert sorted(neighbours._of) == [3]
 
     play(10, lambda world: Cluster(world, mesh(3)), script)
+
+
+def test_who_waits_for_an_image_of_a_machine_that_dies_is_not_waited_for() -> None:
+    """C4: Nobody else could ask for the same from here on, as no answer came."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        passing, want = cluster.machines[2].bridge._passing, WantImage(5, 7, 0)
+        assert passing.wanted(3, want)
+        cluster.kill(1)
+        await trio.sleep(0.01)
+        cluster.start(1)
+        await cluster.until_active()
+        assert passing.wanted(1, want)
+
+    play(11, lambda world: Cluster(world, chain(3)), script)
