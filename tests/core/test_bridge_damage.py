@@ -75,6 +75,7 @@ def test_who_does_not_know_what_of_the_view_is_in_its_row_follows_when_it_is_cou
     cluster.beats(30)
     assert cluster.words(1) == ["a", "b", "c", "d"]
     assert cluster.words(3) == ["a", "b", "c"]
+    assert cluster.view(1).id == 2, "it could not act, and each view with it would be left again"
     member.counted(view, delivered, cluster.now)
     cluster.beats(40)
 
