@@ -112,6 +112,7 @@ def test_who_does_not_know_its_view_either_goes_on_in_the_right_one(
     member.counted(second, delivered, cluster.now)
     assert (member.standing.installed, member.standing.newest.id) == (2, 2)
     assert member.standing.position == position
+    assert member.ordering.journaled() == {1: delivered[1], 3: delivered.get(3, 0)}
     monkeypatch.undo()
     cluster.start(2)
     cluster.beats(60)

@@ -131,6 +131,25 @@ def test_what_was_taken_is_not_taken_again() -> None:
     assert cluster.words(1) == ["a"]
 
 
+def test_what_was_taken_is_taken_again_of_who_has_come_past_it_though_the_row_went_on() -> None:
+    """R3, C4: Each time that it was said it seemed to be in the row up to where that ended then."""
+    cluster = retired_with("a")
+    hand = Hand((Command(b"a"),))
+    cluster.control(1, 3, hand)
+    cluster.settle()
+    cluster.control(1, 3, hand)
+    past = cluster.members[1].standing.position
+    cluster.submit(1, "b")
+    cluster.settle()
+    cluster.control(1, 3, hand)
+    cluster.settle()
+    assert cluster.words(1) == ["a", "b"]
+
+    cluster.control(1, 3, Hand(hand.commands, past))
+    cluster.settle()
+    assert cluster.words(1) == ["a", "b", "a"], "the lane knows it"
+
+
 def test_what_is_in_the_last_cut_is_not_handed_on() -> None:
     """It was in a bundle of the last view that the machine acted in, and that bundle counts."""
     cluster = Cluster(1, 2, 3)

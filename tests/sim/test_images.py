@@ -19,7 +19,7 @@ from duckrow.node.giving import Given, Send, give
 from duckrow.node.images import came_with
 from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB
-from duckrow.node.row import Item
+from duckrow.node.row import Item, View
 from sim.clusterkit import chain, mesh
 from sim.imagekit import KEEP, LONG, away, forgotten
 from sim.pairkit import Split, play
@@ -318,6 +318,29 @@ def test_giver_and_taker_may_die_amid_an_image(who: str) -> None:
 def test_giver_and_taker_may_die_at_any_moment_of_an_image(who: str, power: bool) -> None:
     died = [dies_amid_an_image(who, k, power=power) for k in range(1, 70)]
     assert died.count(True) > 20
+
+
+def test_an_image_tells_what_its_row_has_of_the_view_that_holds_at_its_end() -> None:
+    """N5: Also where the row of who gives it went on, perhaps in the next view."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(0.5)
+        split.kill("m", 3)
+        await trio.sleep(2)
+        giver, delivered = split.bridges[1], dict[int, int]()
+        for item in await giver.store.read_items(1, MIB):
+            content = item.content
+            if isinstance(content, View):
+                delivered = {}
+            else:
+                delivered[content.origin] = content.s
+            told = await giver.giving._delivered(item.position)
+            assert {origin: s for origin, s in told.items() if s} == delivered
+        assert giver.member.standing.installed > 1
+
+    play(1, script)
 
 
 def test_who_does_not_know_what_its_row_has_of_the_view_gives_no_image() -> None:
