@@ -25,6 +25,7 @@ from duckrow.bridge.messages import (
     Refusal,
     Tail,
 )
+from duckrow.bridge.proposer import ballot_above
 from duckrow.bridge.tails import parts
 from duckrow.bridge.wire import Encoder
 from duckrow.node.commands import Command
@@ -153,6 +154,21 @@ def test_a_lower_ballot_is_refused() -> None:
     cluster.control(3, 2, Prepare(2, (4, 2), cluster.view(1)))
 
     assert cluster.said(3, Refusal) == [Refusal(2, (5, 1))]
+
+
+def test_a_refusal_that_comes_late_and_tells_of_no_higher_ballot_ends_none() -> None:
+    """V1."""
+    cluster = Cluster(1, 2, 3)
+    council = cluster.members[1].council
+    council.begin()
+    ballot = ballot_above(None, 1, 1)
+    cluster.control(1, 3, Refusal(2, ballot))
+    going = council._current()
+    assert going is not None
+    assert going.ballot == ballot
+
+    cluster.control(1, 3, Refusal(2, ballot_above(ballot, 3, 1)))
+    assert council._current() is None
 
 
 def test_an_accepted_value_is_found_again_and_decided() -> None:

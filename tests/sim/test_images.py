@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import trio
 
-from duckrow.bridge.imageforms import ImageMessage, WantImage
-from duckrow.bridge.messages import Change
+from duckrow.bridge.imageforms import ImageMessage, ImageOffer, NoImage, WantImage
+from duckrow.bridge.messages import Change, Message
 from duckrow.node import housekeeping
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.errors import DiskFailed
+from duckrow.node.forms import encode_view
 from duckrow.node.giving import Given, Send, give
 from duckrow.node.images import came_with
 from duckrow.node.keeper import Keeper
@@ -339,6 +340,55 @@ def test_an_image_tells_what_its_row_has_of_the_view_that_holds_at_its_end() -> 
             told = await giver.giving._delivered(item.position)
             assert {origin: s for origin, s in told.items() if s} == delivered
         assert giver.member.standing.installed > 1
+
+    play(1, script)
+
+
+def test_an_image_has_a_number_for_the_newest_segment_though_nothing_of_it_is_needed() -> None:
+    """N5: The index speaks of it: whoever took the image would begin a segment of that number."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(0.5)
+        giver = split.bridges[1]
+        newest, view = giver.store.segments()[-1].number, giver.store.view
+        assert view is not None
+
+        async def nothing_needed(write: Callable[[bytes], None]) -> Given:
+            write(b"state")
+            return Given(giver.store.position, encode_view(view), ())
+
+        giver.giving.source = nothing_needed
+        await giver.giving._make()
+        offer = giver.giving._offer
+        assert offer is not None
+        assert offer.segments == {newest: 0}
+
+    play(1, script)
+
+
+def test_who_needs_an_image_itself_since_it_began_to_make_one_gives_none() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        giver, said = split.bridges[1], []
+        source, put = giver.giving.source, giver.links.put
+        assert source is not None
+
+        async def lost_meanwhile(write: Callable[[bytes], None]) -> Given | None:
+            giver.need_image()
+            return await source(write)
+
+        def heard(peer: int, message: Message) -> None:
+            said.append(message)
+            put(peer, message)
+
+        giver.giving.source = lost_meanwhile
+        giver.links.put = heard  # type: ignore[method-assign]
+        giver.giving.wanted(3, WantImage(0, 0, 0))
+        await trio.sleep(1)
+        assert [each for each in said if isinstance(each, ImageOffer | NoImage)] == [NoImage(0)]
 
     play(1, script)
 
