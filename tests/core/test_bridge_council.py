@@ -270,6 +270,23 @@ def test_a_value_is_accepted_only_when_it_could_be_installed() -> None:
     assert cluster.members[3].ordering.streams.of[1].have == 0  # the feed goes on where it was
 
 
+def test_who_has_not_installed_the_view_accepts_no_value_after_it_however_little_that_needs() -> None:
+    """V6: What it lacks is of the view before, and of that it has received nothing in this one."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stops = lambda _a, b, message: b == 3 and isinstance(message, Bundle)
+    cluster.submit(1, "a")
+    cluster.settle()
+    weights, nothing = {1: 1, 2: 1, 3: 1}, {1: 0, 2: 0}
+    second = view(2, (1, 2), weights=weights, cut={1: 1, 2: 0, 3: 0}, cont=(1, 2))
+    third = view(3, (1, 2), weights=weights, cut=nothing, cont=(1, 2))
+    cluster.control(3, 1, Accept(3, (1, 1), third, second))
+    cluster.settle()
+
+    standing = cluster.members[3].standing
+    assert (standing.installed, standing.newest.id) == (1, 2)
+    assert cluster.said(3, Accepted) == []
+
+
 @pytest.mark.parametrize("jumps", [False, True])
 def test_what_was_accepted_is_held_until_it_is_installed(*, jumps: bool) -> None:
     """V6: It was forgotten when what was late of the feed came, or a feed that began further on.  Then
