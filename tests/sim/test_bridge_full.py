@@ -70,6 +70,27 @@ def test_an_image_for_another_machine_does_not_fill_the_disk() -> None:
     play(1, script)
 
 
+def test_an_image_goes_from_a_full_disk_though_it_is_asked_for_all_the_time() -> None:
+    """With it goes what it keeps of the row."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        bridge, media = split.bridges[3], split.world.host("m3").media
+        bridge.giving.wanted(1, WantImage(0, 0, 0))
+        with trio.fail_after(10):
+            while not any("m3 image_made" in note for note in split.notes):
+                await trio.sleep(0.1)
+        assert "row/outgoing" in media.paths()
+        media.capacity = media.used + 8192
+        with trio.fail_after(10):
+            while "row/outgoing" in media.paths():
+                bridge.giving.wanted(1, WantImage(0, 0, 0))
+                await trio.sleep(0.5)
+
+    play(1, script)
+
+
 def test_what_was_left_of_an_image_that_was_given_goes_at_the_next_start() -> None:
     async def script(split: Split) -> None:
         split.start_all()
