@@ -9,6 +9,7 @@ from core.bridgekit import bundle, disk, run
 from duckrow.bridge.electorate import incarnation_of, votes
 from duckrow.bridge.messages import Decided, Join, Link
 from duckrow.bridge.ordering import CLOCK_MAX
+from duckrow.node.limits import ORIGIN_BUNDLES_MAX
 from duckrow.node.row import Bundle
 
 
@@ -182,6 +183,26 @@ def test_what_is_beyond_the_cut_is_dropped_by_all_and_sent_again_by_its_origin()
 
     assert cluster.words(3) == cluster.words(1) == ["a", "b"]
     assert first.view == 2
+
+
+def test_as_many_as_may_be_under_way_may_be_dropped_and_all_of_them_go_again() -> None:
+    """B1, P3: They counted as under way for ever, so that this machine made no bundle any more."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stops = lambda a, _b, _message: a == 1
+    words = [f"{number}" for number in range(ORIGIN_BUNDLES_MAX)]
+    for word in words:
+        cluster.submit(1, word)
+    assert cluster.members[1].ordering.streams.of[1].have == ORIGIN_BUNDLES_MAX
+    cluster.beats(30)
+    assert cluster.acting() == [2, 3]
+    for other in (2, 3):
+        cluster.cut(1, other)
+    cluster.stops = lambda _a, _b, _message: False
+    for other in (2, 3):
+        cluster.link(1, other)
+    cluster.beats(40)
+
+    assert cluster.words(2) == words
 
 
 def test_a_lost_member_that_forgot_its_acks_reports_nothing() -> None:
