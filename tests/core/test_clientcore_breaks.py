@@ -426,6 +426,20 @@ def test_on_another_row_nothing_is_taken_for_what_the_old_one_did(client: Client
     assert values_of(toy) == [b"0", b"1", b"2", b"u"]
 
 
+def test_on_another_row_nobody_is_waited_for_until_it_comes_as_far_as_the_old_one(
+    client: Client, toy: Toy
+) -> None:
+    """Its positions mean nothing there: a node of the new row would be behind them for ever."""
+    client.core.produce("t", b"0")
+    client.run()
+    assert client.core._seen > 0
+    client.lose()
+    toy.lineage += 1
+    client.run()
+
+    assert client.core._seen == 0
+
+
 def test_a_node_that_has_no_row_yet_is_no_other_row(client: Client, toy: Toy) -> None:
     """Its disk was lost, say: what is on its way there, and at the next node, goes on in its order."""
     client.core.produce("t", b"0")
