@@ -230,6 +230,20 @@ def test_who_needs_an_image_and_has_to_stay_asks_for_fewer_and_fewer_views() -> 
     assert cluster.view(1).id <= 8
 
 
+def test_who_needs_another_image_after_one_came_leaves_for_it_at_once() -> None:
+    """How long it had to stay before the first one is no reason to wait now."""
+    cluster = Cluster(1, 2, 3)
+    taker = cluster.members[3]
+    for _ in range(4):
+        taker.need_image(cluster.now)
+        cluster._end(3)
+        cluster.beats(10)
+        assert cluster.acting() == [1, 2]
+        take_image(cluster, 3, of=1)
+        cluster.beats(5)
+        assert cluster.acting() == [1, 2, 3]
+
+
 def test_what_is_reported_behind_an_image_is_not_less_than_what_is_in_it() -> None:
     """Or a cut could be below what others have delivered."""
     cluster = Cluster(1, 2, 3, 4)
