@@ -115,6 +115,7 @@ class _Run:
         self.seen = seen = Observed(plan)
         seen.history.shared_bytes = plan.window * plan.batch * (plan.value_bytes + 16)
         seen.history.produce_bound = CALM_PRODUCE_SECONDS
+        seen.faces = {}
         self.machines = {i: Machine(world, plan, seen, i) for i in plan.ids}
         self.watch = ClusterWatch(seen)
         self.operator = Operator(world, plan, seen, self.machines, self.watch.marks)

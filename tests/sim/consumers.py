@@ -127,7 +127,7 @@ class Consumer:
             except _Impatient:
                 pass
             except DuckrowError as error:
-                self._check(error)
+                self._check(error, pull.began)
                 pull.outcome = FAIL
                 await self._rest(True)
             pull.ended = trio.current_time()
@@ -149,7 +149,7 @@ class Consumer:
             Damaged, Conflict: the reader has to go on somewhere else.
         """
         rng = self._env.rng
-        found = None
+        found, began = None, trio.current_time()
         with trio.move_on_after(rng.expovariate(5.0) if rng.random() < self._plan.cancel else inf):
             try:
                 found = await row.pull(
@@ -163,14 +163,18 @@ class Consumer:
             except (Damaged, Conflict):
                 raise
             except DuckrowError as error:
-                self._check(error)
+                self._check(error, began)
         if found is not None and found.topic_id:
             self._ids[topic.name] = found.topic_id
+            self._seen.shown(found.topic_id, found.batches)
         return found
 
-    def _check(self, error: DuckrowError) -> None:
+    def _check(self, error: DuckrowError, began: float) -> None:
         seen = self._seen
-        if isinstance(error, EXPECTED) or (isinstance(error, NotFound) and seen.may_forget):
+        if isinstance(error, EXPECTED):
+            self._seen.refused_in_calm(f"pull by {self._env.name}: {error}", began)
+            return
+        if isinstance(error, NotFound) and seen.may_forget:
             return
         if not (isinstance(error, Corrupt) and seen.ended):
             seen.problem(

@@ -62,7 +62,9 @@ async def _read(node: Keeper, seen: Observed, topic: str, partition: int, now_us
         except (DuckrowError, OSError) as error:
             seen.problems.append(f"unreadable: {topic}/{partition} after {done}: {error}")
             break
-        for batch in entries_of(topic, found).batches:
+        batches = entries_of(topic, found).batches
+        seen.shown(found.topic_id, batches)
+        for batch in batches:
             if batch.time < time:
                 seen.problems.append(f"time-back: {topic}/{partition} {batch.first}")
             time = batch.time

@@ -178,6 +178,8 @@ class Producer:
         """It was told more or less."""
         seen, now = self._seen, trio.current_time()
         what = f"{made[0].key} {made[0].values[0]}: {type(error).__name__}: {error}"
+        if isinstance(error, NoQuorum) and now < made[0].began + wish.timeout - 1e-6:
+            seen.refused_in_calm(what, made[0].began)
         if isinstance(error, NOT_WRITTEN):
             # Of a call for several partitions a part may have been written, as the text says.
             if len(made) == 1 and (not wish.is_receipt or is_judged(error)):

@@ -229,6 +229,7 @@ class Tenant:
         pull.numbers = [entry.number for entry in found]
         pull.values = [entry.value.decode().strip() for entry in found]
         pull.missing = found.missing
+        self._seen.shown(found.topic_id, found.batches)
         for batch in found.batches:
             for entry in batch:
                 self._lives.placed.setdefault(entry.value.decode().strip(), batch.position)

@@ -24,7 +24,9 @@ from duckrow.cluster.history import History, Report
 from duckrow.node import numbering
 from duckrow.node.calls import Calls
 from duckrow.node.effects import Answer
-from duckrow.node.errors import DiskFailed
+from duckrow.node.errors import DiskFailed, NoQuorum
+from duckrow.node.numbers import Numbers
+from duckrow.node.reads import Reads
 from duckrow.node.row import View
 from duckrow.tools import fuzz
 from sim import cluster_scenario
@@ -271,6 +273,20 @@ def test_entries_whose_time_goes_back_are_met(monkeypatch: pytest.MonkeyPatch) -
     assert run_seed(1, plan).kinds == ["time-back"]
 
 
+def test_an_entry_that_has_another_time_at_one_node_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index of a node says when, and no state has it."""
+    append, stores = Numbers.append, dict[bytes, int]()
+
+    def late(numbers: Numbers, *appended: Any) -> None:
+        topic_id, partition, first, count, time, *where = appended
+        time += 0 if stores.setdefault(numbers.store, len(stores)) else 1
+        append(numbers, topic_id, partition, first, count, time, *where)
+
+    monkeypatch.setattr(Numbers, "append", late)
+
+    assert run_seed(1, QUIET).kinds == ["entry-differs"]
+
+
 def test_who_is_not_answered_in_calm_times_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else he is told of a doubt when he has lost patience, and a doubt is nothing wrong."""
     answer, count = Calls.answer, [0]
@@ -284,6 +300,24 @@ def test_who_is_not_answered_in_calm_times_is_stuck(monkeypatch: pytest.MonkeyPa
     plan = attrs.evolve(QUIET, calm=3.0)
 
     assert "stuck-produce" in run_seed(1, plan).kinds
+
+
+def test_who_is_refused_in_calm_times_was_refused_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once, so that he waited for nothing, and a node may refuse when it can do nothing."""
+    come_to, count = Reads._come_to, [0]
+
+    async def weary(reads: Reads, read: Any, position: int) -> None:
+        count[0] += 1
+        if not count[0] % 5:
+            raise NoQuorum("come again")
+        await come_to(reads, read, position)
+
+    monkeypatch.setattr(Reads, "_come_to", weary)
+    plan = attrs.evolve(QUIET, calm=3.0, doors=1)
+
+    assert run_seed(1, plan).kinds == ["refused-in-calm"]
 
 
 def test_an_operator_lets_a_witness_play_the_part_of_a_witness_alone() -> None:

@@ -4,12 +4,13 @@ node, and whether it is time to come to an end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 import trio
 
 from duckrow.cluster.history import History, Key, Loss
+from duckrow.node.entries import Batch
 
 from .plan import Plan
 from .service import NODE
@@ -38,6 +39,8 @@ class Observed:
         self.covered: set[str] = set()  # sealed segment files of which a snapshot knows everything
         self.programs: dict[str, Program] = {}  # of clients, by host; they may be started again
         self.nodes: dict[str, Sequence[str]] = {}  # by client, where it is not the one node
+        # By topic, partition and number: time, position in the row, producer; None: it may be another row.
+        self.faces: dict[tuple[int, int, int], tuple[int, int, bytes]] | None = None
         self._anonymous = 0
         self.stop = trio.Event()
         self.calm_since: float | None = None
@@ -56,6 +59,22 @@ class Observed:
 
     def problem(self, kind: str, text: str) -> None:
         self.problems.append(f"{kind}: {text}")
+
+    def shown(self, topic_id: int, batches: Iterable[Batch]) -> None:
+        """An entry is the same at every node, and for ever, in all that is said of it."""
+        if self.faces is None:
+            return
+        for batch in batches:
+            face = batch.time, batch.position, batch.producer
+            known = self.faces.setdefault((topic_id, batch.partition, batch.first), face)
+            if known != face:
+                text = f"{batch.topic}/{batch.partition} {batch.first} was {known}, and is {face}"
+                self.problem("entry-differs", text)
+
+    def refused_in_calm(self, what: str, began: float) -> None:
+        """By nodes that can do it: whoever asks them in calm times is served, however soon he was answered."""
+        if self.calm_since is not None and began >= self.calm_since and not self.ended:
+            self.problem("refused-in-calm", what)
 
     def lose(self) -> None:
         """What was acknowledged until now may be gone; answers on their way will still arrive."""
