@@ -342,6 +342,22 @@ def test_the_protocol_hears_at_once_of_a_link_that_ended() -> None:
     play(10, lambda world: Cluster(world, mesh(3)), script)
 
 
+def test_who_followed_is_served_no_more_when_its_link_has_ended() -> None:
+    """C2: Else all that is ordered goes to a machine that is back, too, whether or not it follows again."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        serving = cluster.machines[2].bridge._serving
+        assert [*serving._served] == [3]
+        cluster.kill(3)
+        await trio.sleep(0.01)
+        assert serving._served == {}
+
+    play(12, lambda world: Cluster(world, chain(3), observers=(3,)), script)
+
+
 def test_who_waits_for_an_image_of_a_machine_that_dies_is_not_waited_for() -> None:
     """C4: Nobody else could ask for the same from here on, as no answer came."""
 
