@@ -813,9 +813,10 @@ def test_damage_where_items_waited_for_their_places_hides_no_digest_of_them() ->
     machine.run(tale.life(wait, orderly=False))
 
 
-def test_an_index_that_the_disk_did_not_give_once_is_not_believed_when_other_items_have_come() -> (
-    None
-):
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
+def test_an_index_that_the_disk_did_not_give_once_is_not_believed_when_other_items_have_come(
+    *, power: bool
+) -> None:
     """The file behind it was lost, so its segment went on, and has no other behind it yet: it was lost once more."""
     machine, tale = Machine(13), Tale(small(level=FSYNC))
 
@@ -840,6 +841,8 @@ def test_an_index_that_the_disk_did_not_give_once_is_not_believed_when_other_ite
         return journal.store.uuid, journal.store.position
 
     uuid, position = machine.run(go_on_without)
+    if power:
+        machine.media.power_loss()
     if index in machine.media.paths():
         machine.media.pages(index).bad.clear()
 

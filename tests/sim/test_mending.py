@@ -91,6 +91,20 @@ def test_ten_thousand_flipped_bits_are_put_back(seed: int) -> None:
     flip_some(2000, seed)
 
 
+def test_what_was_put_back_is_there_after_a_loss_of_power_too() -> None:
+    async def script(machine: Machine, journal: Journal) -> None:
+        items = await all_items(journal)
+        await journal.sync()
+        for segment in journal.store.segments()[:-1]:
+            name = f"row/{segment_file(segment.number)}"
+            whole = machine.media.content(name)
+            machine.media.flip(name, segment.bytes // 2)
+            assert await mend(journal, segment.number, items) == ""
+            assert machine.media.durable_content(name) == whole
+
+    with_a_row(script)
+
+
 def test_the_beginning_of_a_segment_that_began_with_another_name_is_put_back() -> None:
     async def script(machine: Machine, journal: Journal) -> None:
         items, store = await all_items(journal), journal.store
