@@ -19,7 +19,7 @@ from duckrow.node.bridgedstore import BridgedStore
 from duckrow.node.bridgewire import Said, Welcome, What
 from duckrow.node.effects import Code, Result
 from duckrow.node.env import Buffer, Env
-from duckrow.node.errors import DiskFailed, NoQuorum, Timeout
+from duckrow.node.errors import Disconnected, DiskFailed, NoQuorum, Timeout
 from duckrow.node.frames import Frame, FrameReader
 from duckrow.node.row import Bundle, Item
 from sim import townkit
@@ -314,6 +314,31 @@ def test_a_node_that_ends_waits_for_no_end_of_the_row_from_a_bridge_that_has_end
         split.kill("m", 1)
         await trio.sleep(1)
         assert not split.world.host("n1").alive
+
+    play(1, script)
+
+
+def test_a_node_that_ends_waits_for_no_answer_of_a_bridge_that_dies_before_it_gave_one() -> None:
+    """Where the index has to be known before the end, the process had stood for ever."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        row = split.nodes[1].row
+
+        async def ask() -> None:
+            with pytest.raises(Disconnected):
+                await row.store.sync()
+
+        split.world.pause("m1")
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await trio.sleep(0.1)
+                assert isinstance(row, BridgedRow)
+                row.leave()
+                await trio.sleep(0.1)
+                split.kill("m", 1)
 
     play(1, script)
 
