@@ -13,7 +13,7 @@ from duckrow.node.commands import Command
 from duckrow.node.effects import Code
 from duckrow.node.limits import CLIENT_REQUESTS_MAX, MIB
 from duckrow.node.pulled import Pulled
-from duckrow.node.reading import Pull
+from duckrow.node.reading import Pull, Reader
 from duckrow.node.requests import Ask, Outcome, Verb
 from duckrow.node.session import Session
 
@@ -156,6 +156,27 @@ def test_a_pull_that_finds_nothing_but_gaps_again_and_again_tells_all_of_them_to
 
         assert [batch.start for batch in pulled.batches] == [5]
         assert pulled.missing == 3  # 2, 3, and 4
+
+    serve(work)
+
+
+def test_a_pull_that_waited_behind_a_gap_tells_where_its_archive_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it brings has no gap before it any more."""
+    monkeypatch.setattr(Reader, "_archive", lambda _reader, _topic_id: "far away")
+
+    async def work(there: There) -> None:
+        wire, other = await there.connect(), await there.connect()
+        await other.produce(b"1", b"2", b"3")
+        await there.keeper.order(makers.prune(makers.Turn(b"o" * 16, 1), "t", 3))
+        await wire.send(Verb.PULL, *Ask("t", after=1, wait_us=60_000_000).fields())
+        await trio.sleep(1)
+        await other.order(other.batch([b"4"]))
+        _, _, fields, body = await wire.answer()
+        pulled = requests.decode_pulled(fields, body)
+
+        assert (pulled.missing, pulled.archive) == (2, "far away")
 
     serve(work)
 
