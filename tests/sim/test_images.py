@@ -12,7 +12,8 @@ import trio
 
 from duckrow.bridge.imageforms import ImageMessage, ImageOffer, NoImage, WantImage
 from duckrow.bridge.messages import Change, Message
-from duckrow.node import housekeeping
+from duckrow.node import bridged, housekeeping
+from duckrow.node.adopting import Read, adopted
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.errors import DiskFailed
 from duckrow.node.forms import encode_view
@@ -20,7 +21,9 @@ from duckrow.node.giving import Given, Send, give
 from duckrow.node.images import came_with
 from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB
+from duckrow.node.numberfolder import NumberFolder
 from duckrow.node.row import Item, View
+from duckrow.node.snapshots import Snapshots
 from sim.clusterkit import chain, mesh
 from sim.imagekit import KEEP, LONG, away, forgotten
 from sim.pairkit import Split, play
@@ -127,6 +130,33 @@ def test_a_node_that_lost_its_state_gets_it_from_another_machine() -> None:
 
     split = play(3, script, keep=KEEP)
     assert any("m2 image_taken" in note for note in split.notes)
+
+
+def test_what_a_node_has_is_said_to_be_of_an_image_when_all_of_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or a death in the middle would leave what is of another row under that name."""
+    before: list[str | None] = []
+    adopt = bridged.adopt
+
+    async def watched(read: Read, store: bytes, snapshots: Snapshots, folder: NumberFolder) -> bool:
+        before.append(await adopted(snapshots._folder))
+        return await adopt(read, store, snapshots, folder)
+
+    monkeypatch.setattr(bridged, "adopt", watched)
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await forgotten(split, *split.bridges)
+        split.kill("n", 3)
+        split.lose_disk("n3")
+        split.start_node(3)
+        await split.until()
+        assert before
+        assert split.bridges[3].store.images.name not in ("", *before)
+
+    play(4, script, keep=KEEP)
 
 
 def test_a_node_that_lost_its_state_gets_it_where_nothing_else_happens() -> None:
