@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.bridgecluster import Cluster
-from core.bridgekit import disk, view
-from duckrow.bridge.changing import ID_MAX, WEIGHT_MAX, is_done, objection
+from core.bridgekit import disk, run, view
+from duckrow.bridge.changing import ID_MAX, WEIGHT_MAX, applied, is_done, objection
 from duckrow.bridge.electorate import voter_of, votes
-from duckrow.bridge.messages import Change
+from duckrow.bridge.messages import Change, Join
 from duckrow.node.row import View
 
 ALL = frozenset({1, 2, 3, 4})
@@ -35,6 +35,15 @@ def against(
 )
 def test_what_may_be_had(change: Change) -> None:
     assert against(change) == ""
+
+
+def test_who_spoke_of_an_earlier_view_gets_no_vote_in_the_next_one() -> None:
+    """R1: It would be no member there, since it may not run any more, and each vote more is one to be missed."""
+    change = Change(1, 4, 1)
+    for known, added in ((1, True), (0, False)):
+        joins = {4: Join(run(4), disk(4), known, 50)}
+        wanted, _ = applied(view(), change, joins, {1, 2, 3}, 40)
+        assert (voter_of(wanted, 4) is not None) == added
 
 
 @pytest.mark.parametrize(

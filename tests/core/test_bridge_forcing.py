@@ -54,6 +54,16 @@ def test_a_machine_goes_on_alone_with_all_that_it_acked() -> None:
     assert cluster.words(1) == ["first", "last", "more"]
 
 
+def test_a_machine_goes_on_alone_however_many_copies_there_had_to_be() -> None:
+    """R4, N8: Its view would be one in which nobody acts."""
+    cluster = Cluster(1, 2, 3, min_copies=2)
+    cluster.stop(2)
+    cluster.stop(3)
+    cluster.beats(30)
+    force(cluster, 1)
+    assert cluster.acting() == [1]
+
+
 def test_nobody_goes_on_alone_unless_told() -> None:
     cluster = alone()
 
