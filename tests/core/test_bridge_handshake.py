@@ -169,6 +169,25 @@ def test_a_store_whose_starts_go_backwards_is_refused_by_who_knew_it() -> None:
     shake(dial(other), listen(of=at))
 
 
+def test_of_two_that_come_with_one_id_at_once_the_second_is_refused_when_the_first_is_in() -> None:
+    """U5: When it said hello nobody was there."""
+    linked: dict[int, Hello] = {}
+    at = door(2, linked)
+    other = hello(1, uuid=b"another store...", incarnation=9)
+    listeners = listen(of=at), listen(of=at)
+    diallers = dial(), dial(other, of=door(1))
+    proofs = [
+        dialler.receive(frame(listener.receive(frame(dialler.start()))))
+        for dialler, listener in zip(diallers, listeners, strict=True)
+    ]
+    listeners[0].receive(frame(proofs[0]))
+    assert listeners[0].peer is not None
+    linked[1] = listeners[0].peer
+
+    with pytest.raises(Conflict, match="two have one id"):
+        listeners[1].receive(frame(proofs[1]))
+
+
 def test_who_has_not_proven_itself_changes_nothing_that_is_remembered() -> None:
     at = door(2)
     listen(of=at).receive(frame(dial(hello(1, start_count=1000, incarnation=9)).start()))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.bridgekit import run, view
 from duckrow.bridge.catchup import Following
+from duckrow.bridge.effects import Sync
 from duckrow.bridge.flood import SOURCES_MAX, WINDOW, Flood
 from duckrow.bridge.messages import Control, Leave
+from duckrow.bridge.outbox import Outbox
 from duckrow.bridge.routes import Routes
 from duckrow.bridge.suspicion import Suspicion
 from duckrow.bridge.timing import Timing
@@ -103,6 +107,25 @@ def test_a_flood_remembers_a_bounded_part() -> None:
     for source in range(2 * SOURCES_MAX):
         assert flood.is_new(control(1, incarnation=9, source=source))
     assert len(flood._seen) <= SOURCES_MAX
+
+
+def test_a_source_that_goes_on_is_not_forgotten_for_others_that_come_and_go() -> None:
+    """In a ring what it says would go round for ever."""
+    flood = Flood(1, 4)
+    assert flood.is_new(control(1))
+    for n in range(2, 2 * SOURCES_MAX):
+        assert flood.is_new(control(n))
+        assert flood.is_new(control(1, incarnation=9, source=n))
+    assert not flood.is_new(control(1))
+
+
+def test_a_sync_that_has_returned_stands_for_those_before_it() -> None:
+    outbox, done = Outbox(), list[int]()
+    for number in (1, 2, 3):
+        outbox.when_durable(partial(done.append, number))
+        assert outbox.take() == [Sync(number)]
+    outbox.synced(2)
+    assert done == [1, 2]
 
 
 def test_the_neighbour_that_is_furthest_ahead_is_followed() -> None:

@@ -343,6 +343,25 @@ def test_a_node_that_ends_waits_for_no_answer_of_a_bridge_that_dies_before_it_ga
     play(1, script)
 
 
+def test_a_node_whose_index_lacks_something_tells_the_next_bridge_too() -> None:
+    """The one that it told had died before it had an image."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        row = split.nodes[1].row
+        assert isinstance(row, BridgedRow)
+        split.kill("m", 1)
+        await trio.sleep(0.1)
+        row.lack()
+        split.start_bridge(1)
+        with trio.fail_after(20):
+            while not any("m1 image_taken" in note for note in split.notes):
+                await trio.sleep(0.1)
+
+    play(1, script)
+
+
 def test_a_second_node_takes_the_place_of_the_first() -> None:
     async def idle(env: Env) -> None:
         row = BridgedRow(env, "m1", NODE_PORT)
