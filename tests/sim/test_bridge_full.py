@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
+import pytest
 import trio
 
 from duckrow.bridge.imageforms import WantImage
+from duckrow.node.errors import Full
 from duckrow.node.giving import Given
 from sim.pairkit import Split, play
 
@@ -66,6 +68,25 @@ def test_an_image_for_another_machine_does_not_fill_the_disk() -> None:
         assert bridge.status().disk == "ok"
         assert bridge.status().active
         assert "row/outgoing" not in media.paths()
+
+    play(1, script)
+
+
+def test_work_between_two_rounds_that_does_not_fit_ends_no_bridge() -> None:
+    """Whoever wanted it done hears of it, and tries again."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        bridge = split.bridges[3]
+
+        async def too_large() -> None:
+            raise bridge.store.reserve.full()
+
+        with pytest.raises(Full):
+            await bridge._rounds.jobs.do(too_large)
+        await trio.sleep(0.1)
+        assert bridge.status().active
 
     play(1, script)
 

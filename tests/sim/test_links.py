@@ -13,7 +13,9 @@ import trio.lowlevel
 
 from duckrow.bridge.handshake import Door, Hello
 from duckrow.bridge.links import STRANGERS_MAX, Down, Event, Heard, Links, Neighbour, Up
+from duckrow.bridge.mailbox import UNREAD_BYTES_MAX, Inbox
 from duckrow.bridge.messages import Base, Message
+from duckrow.bridge.rounds import Rounds
 from duckrow.bridge.serving import AHEAD_BYTES
 from duckrow.bridge.timing import Timing
 from duckrow.node import makers
@@ -286,6 +288,34 @@ def test_what_is_said_in_a_round_that_began_before_a_connection_does_not_go_over
     play(script, one, two)
     said = [event for event in two.events if not isinstance(event, Down)]
     assert said == [Up(1), Base(1, 2, 3), Up(1), Base(1, 2, 5)]
+
+
+def test_who_brings_much_waits_until_it_is_taken_and_then_no_longer() -> None:
+    """What was unread once would hold up all links for ever."""
+    brought: list[int] = []
+
+    async def nothing() -> None:
+        pass
+
+    async def script(_world: World) -> None:
+        inbox = Inbox(Rounds(nothing))
+
+        async def bring(number: int, size: int) -> None:
+            await inbox.bring(Heard(number, []), size)
+            brought.append(number)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bring, 1, UNREAD_BYTES_MAX + 1)
+            await trio.sleep(0.1)
+            assert brought == []
+            assert inbox.take() == [Heard(1, [])]
+            await trio.sleep(0.1)
+            assert brought == [1]
+            nursery.start_soon(bring, 2, UNREAD_BYTES_MAX)
+            await trio.sleep(0.1)
+            assert brought == [1, 2]
+
+    World(1).run(script)
 
 
 def test_who_has_another_secret_never_comes_in() -> None:
