@@ -7,7 +7,7 @@ import attrs
 from core.bridgecluster import Cluster
 from core.bridgekit import bundle, disk, run
 from duckrow.bridge.electorate import incarnation_of, votes
-from duckrow.bridge.messages import Decided, Join, Link
+from duckrow.bridge.messages import Acks, Decided, Join, Link
 from duckrow.bridge.ordering import CLOCK_MAX
 from duckrow.node.limits import ORIGIN_BUNDLES_MAX
 from duckrow.node.row import Bundle
@@ -217,6 +217,35 @@ def test_a_lost_member_that_forgot_its_acks_reports_nothing() -> None:
     assert not member.standing.exact
     cluster.beats(6)
     assert cluster.words(3) == cluster.words(1) == ["a"]
+
+
+def test_what_one_has_delivered_is_in_the_cut_of_the_others_after_their_restart() -> None:
+    """X1, V8: All have acked it; they report what their journals have, and not what their rows have."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stops = lambda _a, b, message: b != 1 and isinstance(message, Acks)
+    cluster.submit(1, "a")
+    cluster.settle()
+    assert [cluster.words(id_) for id_ in (1, 2, 3)] == [["a"], [], []]
+    cluster.stops = lambda _a, _b, _message: False
+    for id_ in (1, 2, 3):
+        cluster.stop(id_)
+    for id_ in (2, 3):
+        cluster.start(id_)
+    cluster.beats(40)
+
+    assert cluster.acting() == [2, 3]
+    assert cluster.words(2) == cluster.words(3) == ["a"]
+
+
+def test_a_view_that_comes_soon_after_others_is_known_for_that() -> None:
+    """V3: Else nobody waits longer, and who is far away is left out each time."""
+    cluster = Cluster(1, 2, 3)
+    standing = cluster.members[2].standing
+    before = standing.churn()
+    for _ in range(2):
+        cluster.call(1)
+        cluster.beats(5)
+    assert standing.churn() == before + 2
 
 
 def test_all_may_lose_power_at_once_at_level_fsync() -> None:

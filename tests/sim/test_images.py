@@ -25,7 +25,7 @@ from duckrow.node.numberfolder import NumberFolder
 from duckrow.node.row import Item, View
 from duckrow.node.snapshots import Snapshots
 from sim.clusterkit import chain, mesh
-from sim.imagekit import KEEP, LONG, away, forgotten
+from sim.imagekit import KEEP, LONG, away, forgotten, imaged
 from sim.pairkit import Split, play
 
 
@@ -372,6 +372,21 @@ def test_an_image_tells_what_its_row_has_of_the_view_that_holds_at_its_end() -> 
         assert giver.member.standing.installed > 1
 
     play(1, script)
+
+
+def test_no_two_images_of_a_machine_have_one_name() -> None:
+    """Its node would take the second one for the one that it has."""
+
+    async def script(split: Split) -> None:
+        await imaged(split)
+        bridge = split.bridges[3]
+        images = bridge.store.images
+        _, position, shift = images.name.split("-")
+        following = bridge.store.segments()[-1].number + 1
+        reserve = partial(images.reserve, int(position), 1, following - int(shift))
+        assert await bridge._rounds.jobs.do(reserve) == following + 1
+
+    play(1, script, keep=KEEP)
 
 
 def test_an_image_has_a_number_for_the_newest_segment_though_nothing_of_it_is_needed() -> None:
