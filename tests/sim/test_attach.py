@@ -719,6 +719,28 @@ def test_what_came_while_a_node_waited_for_a_place_is_settled_however_much_it_is
     assert settled == 12_000
 
 
+@pytest.mark.parametrize("members", [(2, 3), (1, 2)], ids=["handed on", "sent to both"])
+def test_what_is_ordered_for_a_machine_without_a_vote_by_another_one_is_not_submitted_again(
+    monkeypatch: pytest.MonkeyPatch, members: tuple[int, ...]
+) -> None:
+    """R3: Its node had kept all of it, until it could take no more.  Who has a vote orders what is here itself."""
+    row = BridgedRow(SimpleNamespace(), "m1", NODE_PORT)  # type: ignore[arg-type]
+    row._link = SimpleNamespace(  # type: ignore[assignment]
+        is_up=True, put=lambda _: None, send=lambda _: None, flush=lambda: None
+    )
+    row.welcome = Welcome(1, 1, bytes(16), (), "fsync", 1, (), "")
+    row._status = row._status._replace(members=members)
+    row.follow(0)
+    command = makers.barrier(makers.Turn(bytes(16), 1))
+    row.submit([command])
+    item = Item(1, 1, 0, Bundle(1, 2, 1, 1, 1, (command,)))
+    monkeypatch.setattr(wire, "item_of", lambda *_: item)
+    row._on_frame(wire.Told.ITEM, [], Frame(b"", b""))
+
+    assert trio.run(row.take) == [item]
+    assert list(row._unsettled) == ([command] if 1 in members else [])
+
+
 def test_a_node_reads_what_it_produced_itself_without_asking_its_bridge() -> None:
     """Its bridge does not send those bodies back, and the node has them."""
 
