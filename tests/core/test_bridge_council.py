@@ -270,7 +270,9 @@ def test_a_value_is_accepted_only_when_it_could_be_installed() -> None:
     assert cluster.members[3].ordering.streams.of[1].have == 0  # the feed goes on where it was
 
 
-def test_who_has_not_installed_the_view_accepts_no_value_after_it_however_little_that_needs() -> None:
+def test_who_has_not_installed_the_view_accepts_no_value_after_it_however_little_that_needs() -> (
+    None
+):
     """V6: What it lacks is of the view before, and of that it has received nothing in this one."""
     cluster = Cluster(1, 2, 3)
     cluster.stops = lambda _a, b, message: b == 3 and isinstance(message, Bundle)

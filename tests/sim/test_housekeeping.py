@@ -9,7 +9,10 @@ import trio
 from duckrow.node import makers
 from duckrow.node.alone import LoneKeeper
 from duckrow.node.limits import KIB
+from duckrow.node.numberfolder import NumberFolder
+from duckrow.node.numbers import Numbers
 from duckrow.node.producer import Producer
+from duckrow.node.snapshots import KEPT
 from duckrow.node.storeoptions import MEMORY
 
 from .alone import Machine
@@ -210,6 +213,48 @@ def test_neither_snapshots_nor_index_files_wait_for_the_others_to_end(due: str) 
         assert node.numbers.installed
 
     run(machine, work, options)
+
+
+def test_what_the_row_is_dropped_for_is_there_after_a_loss_of_power() -> None:
+    """A snapshot whose name is lost again is none."""
+    machine = Machine()
+
+    async def work(node: LoneKeeper) -> None:
+        producer = Producer(node)
+        for _ in range(3 * SMALL.housekeeping.snapshot_items):
+            await producer.produce("t", [b"x"])
+        await trio.sleep(PATIENCE)
+        snapshots = {path for path in machine.media.paths() if path.startswith("state/snapshot-")}
+        assert len(snapshots) == KEPT
+        assert snapshots <= {*machine.media.paths(durable=True)}
+
+    run(machine, work, at_level(MEMORY))
+
+
+def test_an_index_never_speaks_of_items_that_a_loss_of_power_can_take_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At level memory the sync of a sealed segment may come later than its index is due."""
+    write, covered = NumberFolder.write, list[bool]()
+
+    async def work(node: LoneKeeper) -> None:
+        store = node.row.store
+
+        async def watched(folder: NumberFolder, numbers: Numbers) -> bool:
+            cover = numbers.waiting()
+            assert cover is not None
+            covered.append(cover.upto <= store.durable_position)
+            return await write(folder, numbers)
+
+        monkeypatch.setattr(NumberFolder, "write", watched)
+        producer = Producer(node)
+        for _ in range(100):
+            await producer.produce("t", [bytes(1000)])
+        await trio.sleep(PATIENCE)
+        assert covered
+        assert all(covered)
+
+    run(Machine(), work, at_level(MEMORY))
 
 
 def test_a_snapshot_never_speaks_of_items_that_a_loss_of_power_can_take_back() -> None:

@@ -66,6 +66,22 @@ def test_written_files_answer_as_the_memory_did() -> None:
     assert rows(numbers, library) == before
 
 
+@pytest.mark.parametrize("all_", [True, False], ids=["all", "one"])
+def test_what_is_forgotten_does_not_come_back_after_a_loss_of_power(all_: bool) -> None:
+    """It speaks of another row, and would be believed."""
+    machine, library = Machine(), filled()
+
+    async def forget(env: Env) -> None:
+        await write_all(env, library)
+        await env.disk.sync_names()
+        folder = NumberFolder(await env.disk.folder("numbers"))
+        await folder.clear() if all_ else await folder.forget(1)
+        assert machine.media.paths(durable=True) == machine.media.paths()
+
+    machine.run(forget)
+    assert f"numbers/{1:08d}.numbers" not in machine.media.paths()
+
+
 @pytest.mark.parametrize("power", [True, False])
 def test_killed_anywhere_while_files_are_written_nothing_is_lost(power: bool) -> None:
     """The snapshot from before has what the files have not."""
