@@ -13,16 +13,17 @@ import trio
 from duckrow.bridge.imageforms import ImageMessage, ImageOffer, NoImage, WantImage
 from duckrow.bridge.messages import Change, Message
 from duckrow.node import bridged, housekeeping
-from duckrow.node.adopting import Read, adopted
+from duckrow.node.adopting import Read, adopt, adopted
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.errors import DiskFailed
-from duckrow.node.forms import encode_view
+from duckrow.node.forms import BaseForm, encode_view
 from duckrow.node.giving import Given, Send, give
-from duckrow.node.images import came_with
+from duckrow.node.images import INCOMING, Images, came_with
 from duckrow.node.keeper import Keeper
 from duckrow.node.limits import MIB
 from duckrow.node.numberfolder import NumberFolder
 from duckrow.node.row import Item, View
+from duckrow.node.segments import Segment
 from duckrow.node.snapshots import Snapshots
 from sim.clusterkit import chain, mesh
 from sim.imagekit import KEEP, LONG, away, forgotten, imaged
@@ -137,7 +138,6 @@ def test_what_a_node_has_is_said_to_be_of_an_image_when_all_of_it_is(
 ) -> None:
     """Or a death in the middle would leave what is of another row under that name."""
     before: list[str | None] = []
-    adopt = bridged.adopt
 
     async def watched(read: Read, store: bytes, snapshots: Snapshots, folder: NumberFolder) -> bool:
         before.append(await adopted(snapshots._folder))
@@ -372,6 +372,33 @@ def test_an_image_tells_what_its_row_has_of_the_view_that_holds_at_its_end() -> 
         assert giver.member.standing.installed > 1
 
     play(1, script)
+
+
+def test_all_of_an_image_is_durable_before_it_is_the_row_and_then_that_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """N5: From then on nobody else keeps what was there for this machine."""
+    become, durable = Images.become, list[bool]()
+
+    async def script(split: Split) -> None:
+        media = split.world.host("m3").media
+
+        async def watched(images: Images, base: BaseForm, segments: list[Segment]) -> None:
+            came = {path for path in media.paths() if path.startswith(f"row/{INCOMING}")}
+            durable.append(came != set() and came <= {*media.paths(durable=True)})
+            durable.extend(
+                media.durable_content(path) == media.content(path)
+                for path in came.intersection(media.paths(durable=True))
+            )
+            await become(images, base, segments)
+            durable.append(not images._writer.dirty)
+
+        monkeypatch.setattr(Images, "become", watched)
+        await imaged(split)
+        assert len(durable) > 2
+        assert all(durable)
+
+    play(1, script, keep=KEEP)
 
 
 def test_no_two_images_of_a_machine_have_one_name() -> None:

@@ -391,7 +391,7 @@ def test_strangers_hold_a_bounded_number_of_connections_and_keep_no_neighbour_ou
         await trio.sleep(0.1)
         for stream in held:
             with suppress(trio.BrokenResourceError), trio.move_on_after(0.001) as waiting:
-                await stream.receive_some()  # type: ignore[attr-defined]
+                await stream.receive_some()
             open_ += waiting.cancelled_caught
         await trio.sleep(3)
 
