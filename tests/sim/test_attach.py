@@ -362,6 +362,21 @@ def test_a_node_whose_index_lacks_something_tells_the_next_bridge_too() -> None:
     play(1, script)
 
 
+def test_of_a_node_that_is_gone_no_image_is_asked() -> None:
+    """Whoever wanted one had waited a minute for what did not come."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        giving = split.bridges[1].giving
+        assert giving.source is not None
+        split.kill("n", 1)
+        await trio.sleep(0.1)
+        assert giving.source is None
+
+    play(1, script)
+
+
 def test_a_second_node_takes_the_place_of_the_first() -> None:
     async def idle(env: Env) -> None:
         row = BridgedRow(env, "m1", NODE_PORT)
