@@ -9,7 +9,7 @@ import trio
 
 from duckrow.bridge.messages import Ask
 from duckrow.bridge.process import Bridge
-from duckrow.bridge.repair import ANSWER_BYTES
+from duckrow.bridge.repair import ANSWER_BYTES, Repair
 from duckrow.node import columns, makers
 from duckrow.node.damage import TOLD, Damage
 from duckrow.node.errors import Damaged
@@ -784,3 +784,19 @@ def test_own_commands_that_damage_took_are_told_once_and_do_not_keep_their_file(
         await split.end()
 
     play(12, script, keep=KEEP)
+
+
+def test_neighbours_are_told_that_a_damaged_row_can_be_followed_from_behind_it_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Repair, "floor", 7)
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        await trio.sleep(0.5)
+        told = split.bridges[2].member.neighbours.kept()
+        assert split.bridges[1].store.floor == 1
+        assert told[1].floor == 7
+
+    play(1, script)
