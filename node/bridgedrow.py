@@ -23,9 +23,7 @@ from . import bridgewire as wire
 from .bridgedstore import BridgedStore
 from .bridgelink import BridgeLink
 from .bridgewire import Name, Said, Told, Welcome, What
-from .calls import Key, key_of
-from .commands import Command, decode_head
-from .copies import Copies
+from .commands import Command
 from .env import Buffer, Env
 from .errors import Corrupt, DuckrowError, Full, Timeout, rebuilt
 from .events import WARNING, Note, unheard
@@ -87,7 +85,6 @@ class BridgedRow:
         self._ordered: tuple[Name, ...] = ()  # stages that were in the row before; settled later
         self._ordered_until = 0
         self._unsettled = Unsettled()
-        self._copies = Copies()
         self._refused: list[tuple[Command, DuckrowError]] = []
         self._staged: list[bytes] = []  # heads of what is durable on this machine (N3)
         self._has_news = False  # besides items: `take` returns, so that it is looked at
@@ -194,7 +191,6 @@ class BridgedRow:
         while not (self._items or self._refused or self._has_news):
             await self._taker.wait()
         self._has_news = False
-        self._copies.tidy()
         items = list(self._items)
         self._items.clear()
         self._tell_taken()
@@ -206,28 +202,17 @@ class BridgedRow:
                 continue
             if content.origin == own:
                 self._taken.append(content[:3])
-                self._came_back(item.position, content.commands)
-            elif own not in self._status.members:  # handed on (R3)
-                for head, _ in content.commands:
-                    self._unsettled.forget(head)
+            elif own in self._status.members:
+                continue  # else it may have been handed on (R3)
+            self._unsettled.came(item.position, content.commands)
         if items and self._ordered and items[-1].position >= self._ordered_until:
             self._taken += self._ordered
             self._ordered = ()
         return items
 
-    def _came_back(self, position: int, commands: Sequence[Command]) -> None:
-        is_single = False
-        for head, _ in commands:
-            is_doubted = self._unsettled.is_doubted(head)
-            if self._unsettled.forget(head):
-                if is_doubted:
-                    self._copies.came(key_of(decode_head(head)))
-                is_single |= not is_doubted
-        if is_single:
-            self._copies.none_behind(position)
-
-    def may_come_again(self, key: Key, position: int) -> bool:
-        return self._copies.may_come(key, position)
+    @property
+    def copies_upto(self) -> float:
+        return self._unsettled.copies_upto
 
     def _tell_taken(self) -> None:
         """The bridge sends as much ahead and no more, or whoever applies slowly would hold all of the row."""

@@ -19,7 +19,7 @@ Told = Callable[[Result | Exception], None]
 _ACCEPTED: Final = Result(WAITING)
 
 
-def key_of(asked: Head) -> Key:
+def key_of(asked: Head | Answer) -> Key:
     return asked.pid, asked.epoch, asked.topic, asked.partition, asked.seq
 
 

@@ -50,7 +50,7 @@ WISHES_MAX = (
     1_000  # for topics, at a machine without a majority: each is a task, and lies on the disk
 )
 MISSED = int(Code.GAP), int(Code.UNKNOWN_PRODUCER)  # something before it was missing
-DOUBT = "whether it was written is not known: it was ordered twice, for the bridge was away"
+DOUBT = "whether it was written is not known: the bridge was away, and was given it again"
 HEADS_MAX = 4_096  # decoded, of commands that are not applied yet
 
 
@@ -352,11 +352,12 @@ class Keeper:
         return await self.row.store.place_of(position) if kept is None else kept
 
     def _tell(self, effects: Sequence[Effect]) -> None:
+        may_be_copies = self.state.position <= self.row.copies_upto
         for effect in effects:
             if isinstance(effect, Answer):
                 self.acceptance.answered(effect)
-                if effect.result.code in MISSED and self._is_copy(effect):
-                    self.calls.fail(_key(effect), Timeout(DOUBT))
+                if may_be_copies and effect.result.code in MISSED:  # and another one may be done
+                    self.calls.fail(key_of(effect), Timeout(DOUBT))
                 else:
                     self.calls.answer(effect)
             elif isinstance(effect, Appended):
@@ -367,10 +368,6 @@ class Keeper:
                 self.pins.configured(effect.topic_id)
             elif isinstance(effect, Created | Deleted):
                 self.waiters.wake_all(effect.topic)
-
-    def _is_copy(self, answer: Answer) -> bool:
-        """It was not done, and another copy of it may be."""
-        return self.row.may_come_again(_key(answer), self.state.position)
 
     # What falls due when nothing happens needs an item to happen at: a clock command.
 
@@ -413,10 +410,6 @@ class Keeper:
                 return result
             if pid == self._pid:  # the lane was forgotten, or something of it was not taken
                 self._pid, self._seq = self.fresh_pid(), 0
-
-
-def _key(answer: Answer) -> Key:
-    return answer.pid, answer.epoch, answer.topic, answer.partition, answer.seq
 
 
 async def _raise(error: Exception) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
-from .calls import Key
 from .commands import Command
 from .errors import Corrupt, DuckrowError
 from .reading import Bodies
@@ -175,8 +174,9 @@ class KeptRow(Protocol):
         """What was submitted, and is certainly not written, or in doubt; with the reason."""
         ...
 
-    def may_come_again(self, key: Key, position: int) -> bool:
-        """Behind that position there may be another copy of it, which this node gave to a bridge."""
+    @property
+    def copies_upto(self) -> float:
+        """Position: of what is refused up to there another copy may come, which this node gave to a bridge."""
         ...
 
     def take_staged(self) -> Sequence[bytes]:

@@ -27,7 +27,6 @@ from typing import Any, Final
 import trio
 
 from . import doubt, restored
-from .calls import Key
 from .commands import Command
 from .env import Disk, Env
 from .errors import Corrupt, DiskFailed, Full, NoQuorum, NotFound, Refused
@@ -55,6 +54,7 @@ class LoneRow:
     accepts: Final = False
     missing: Final = ()
     is_witness: Final = False
+    copies_upto: Final = 0
 
     def __init__(self, store: RowStore, disk: Disk, env: Env, id_: int) -> None:
         self.store = store
@@ -271,9 +271,6 @@ class LoneRow:
                 self._gave = self._waits_for_sync
                 return ready
             await self._taker.wait()
-
-    def may_come_again(self, key: Key, position: int) -> bool:
-        return False
 
     def take_refused(self) -> list[tuple[Command, Full]]:
         """Commands that `submit` took and a full disk then kept out: certainly not written."""

@@ -5,11 +5,20 @@
              ├ durable             on the disk of this machine, of what somebody waits for (N3)
              └ doubted             given to a bridge before, or twice to this one: it may have taken it
 
-All of it is submitted again, in order, whenever the bridge was away (N2).
+All of it is submitted again, in order, whenever the bridge was away (N2).  So what is said of one copy need
+not be true of the other: one may be refused by the bridge, and the other one taken; or in the row
+
+    submitted   2 1 |          | 2 1 | 3             the bridge was away
+    the row     2 1              2 1   3             2 is refused at first, for 1 was missing before it
+                              in doubt --'           (D3, D4), and is done then
+
+A bridge orders what its node gives it in that order.  So behind the first command that it was given once
+there are no copies any more.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from .commands import Command
@@ -28,6 +37,8 @@ class Unsettled:
         self._durable: set[bytes] = set()  # of these, those of which that was told
         self._unsent: set[bytes] = set()  # added while the bridge was away
         self._doubted: set[bytes] = set()
+        # Position: what is refused in the row up to there may have another copy behind it.
+        self.copies_upto: float = 0
 
     def __iter__(self) -> Iterator[Command]:
         return iter(self._held.values())
@@ -71,6 +82,16 @@ class Unsettled:
         self._doubted.discard(head)
         return True
 
+    def came(self, position: int, commands: Sequence[Command]) -> None:
+        """Their item did."""
+        if self.copies_upto == math.inf:
+            held = [head for head, _ in commands if head in self._held]
+            once = [head for head in held if head not in self._doubted]
+            if once:
+                self.copies_upto = position - (len(once) == len(held))
+        for head, _ in commands:
+            self.forget(head)
+
     def is_awaited(self, head: bytes) -> bool:
         return head in self._awaited
 
@@ -100,6 +121,8 @@ class Unsettled:
         self._durable.clear()
         self._doubted = self._held.keys() - self._unsent
         self._unsent.clear()
+        if self._doubted:
+            self.copies_upto = math.inf
 
     def filled(self, bundle: Bundle) -> Bundle:
         """The bundle with the bodies that are held here: of all its commands, or as it came."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from duckrow.node.commands import Command
@@ -58,6 +60,25 @@ def test_what_a_bridge_was_given_before_it_went_is_doubted_until_it_is_forgotten
     assert not unsettled.is_doubted(b"a")
     unsettled.doubt()
     assert unsettled.is_doubted(b"b")
+
+
+@pytest.mark.parametrize(("last", "upto"), [([A, B, C], 7), ([C], 6), ([A, B], math.inf)])
+def test_of_what_is_refused_in_the_row_a_copy_may_come_until_something_does_that_was_given_once(
+    last: list[Command], upto: float
+) -> None:
+    """N2: Where its copy is in the same item as that, it comes behind it as well."""
+    unsettled = Unsettled()
+    unsettled.add([A, B], accepted=False)
+    unsettled.came(4, [B])
+    assert not unsettled.copies_upto, "a bridge was given all of it once"
+    unsettled.add([B], accepted=False)
+    unsettled.doubt()
+    unsettled.add([C], accepted=False)
+    unsettled.came(5, [Command(b"stranger", b"")])
+    unsettled.came(6, [A])
+    assert unsettled.copies_upto == math.inf
+    unsettled.came(7, last)
+    assert unsettled.copies_upto == upto
 
 
 def test_more_than_may_wait_is_refused_as_a_whole_unless_nothing_waits() -> None:
