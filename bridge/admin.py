@@ -144,29 +144,37 @@ class Admin:
     # -- what is wanted -----------------------------------------------------------------------
 
     def _wanted(self, what: str, asked: Mapping[str, Any]) -> Change:
+        """What is so already is no error: a node asks again whose bridge died before it could answer.
+
+        Raises:
+            Refused: it may not be, or cannot be understood; says why.
+        """
         view = self._bridge.member.standing.newest
-        if what in ("add", "replace"):
-            id_ = self._id(asked.get("node"))
-            witness = asked.get("witness") is True
-            out = 0
-            if (there := voter_of(view, id_)) is not None:
-                raise Refused(
-                    f"{self._name(id_)} has a vote already, of weight {there.weight} in view {view.id}"
-                )
-            if what == "replace":
-                out = self._id(asked.get("instead_of"))
-                old = voter_of(view, out)
-                if old is None:
-                    raise Refused(f"{self._name(out)} has no vote in view {view.id}")
-                return Change(view.id, id_, old.weight, old.data, out)
-            return Change(view.id, id_, _count(asked, "weight"), not witness, out)
-        if what in ("retire", "weight"):
-            id_ = self._id(asked.get("node"))
+        if what == "add":
+            id_, data = self._id(asked.get("node")), asked.get("witness") is not True
+            weight, there = _count(asked, "weight"), voter_of(view, id_)
+            if there is not None and (there.weight, there.data) != (weight, data):
+                raise self._has_vote(there)
+            return Change(view.id, id_, weight, data)
+        if what == "replace":
+            id_, out = self._id(asked.get("node")), self._id(asked.get("instead_of"))
+            there, old = voter_of(view, id_), voter_of(view, out)
+            if there is not None and old is not None:
+                raise self._has_vote(there)
+            voter = there or old
+            if voter is None:
+                raise self._has_none(out)
+            return Change(view.id, id_, voter.weight, voter.data, out)
+        if what == "weight":
+            id_, weight = self._id(asked.get("node")), _count(asked, "weight")
             voter = voter_of(view, id_)
             if voter is None:
-                raise Refused(f"{self._name(id_)} has no vote in view {view.id}")
-            weight = _count(asked, "weight") if what == "weight" else 0
+                raise self._has_none(id_)
             return Change(view.id, id_, weight, voter.data)
+        if what == "retire":
+            id_ = self._id(asked.get("node"))
+            voter = voter_of(view, id_)
+            return Change(view.id, id_, 0, voter is None or voter.data)
         if what == "set":
             durability = asked.get("durability", "")
             copies = _count(asked, "min_copies") if "min_copies" in asked else 0
@@ -174,6 +182,15 @@ class Admin:
                 raise Refused("nothing is to be set")
             return Change(view.id, min_copies=copies, durability=durability)
         raise Refused(f"a bridge does not know how to {what!r} a member")
+
+    def _has_vote(self, voter: Voter) -> Refused:
+        view = self._bridge.member.standing.newest.id
+        name = self._name(voter.id)
+        return Refused(f"{name} has a vote already, of weight {voter.weight} in view {view}")
+
+    def _has_none(self, id_: int) -> Refused:
+        view = self._bridge.member.standing.newest.id
+        return Refused(f"{self._name(id_)} has no vote in view {view}")
 
     def _id(self, named: object) -> int:
         for id_, listed in self._listed.items():

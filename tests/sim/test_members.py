@@ -87,9 +87,10 @@ def test_the_file_and_the_view_are_shown_side_by_side() -> None:
 
 
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
-    ("retire", {"node": "m4"}, "m4 has no vote"),
+    ("weight", {"node": "m4"}, "m4 has no vote"),
     ("retire", {"node": "m9"}, "no member 'm9': there are m1, m2, m3, m4"),
-    ("add", {"node": "m2"}, "m2 has a vote already"),
+    ("add", {"node": "m2", "weight": 2}, "m2 has a vote already, of weight 1"),
+    ("add", {"node": "m2", "witness": True}, "m2 has a vote already"),
     ("add", {"node": "m4", "weight": 0}, "a weight is 1 or more"),
     ("weight", {"node": "m1", "weight": 0}, "`member retire` takes the vote away"),
     ("weight", {"node": "m1", "weight": 9999}, "a weight is at most 1000"),
@@ -167,7 +168,44 @@ def test_a_node_asks_its_bridge() -> None:
         found = await split.nodes[2].row.administer({"what": "retire", "node": "m1"})
         assert weights(found) == {"m1": 0, "m2": 1, "m3": 1}
         with pytest.raises(Refused, match="m1 has no vote"):
-            await split.nodes[3].row.administer({"what": "retire", "node": "m1"})
+            await split.nodes[3].row.administer({"what": "weight", "node": "m1"})
+
+    World(9).run(script)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"what": "retire", "node": "m1"},
+    {"what": "add", "node": "m1", "weight": 2},
+    {"what": "retire", "node": "m3"},
+    {"what": "replace", "node": "m3", "instead_of": "m1"},
+]
+
+
+def test_a_change_whose_answer_was_lost_with_the_bridge_is_told_as_done_when_it_is_asked_again() -> (
+    None
+):
+    """It was refused: who was added had a vote already, and who was retired had none."""
+
+    async def script(world: World) -> None:
+        split = Split(world, mesh(3))
+        split.start_all()
+        await trio.sleep(3)
+        told: list[dict[str, int]] = []
+
+        async def administer(asked: dict[str, Any]) -> None:
+            told.append(weights(await split.nodes[2].row.administer(asked)))
+
+        for count, asked in enumerate(CHANGES):
+            async with trio.open_nursery() as nursery:
+                view = split.bridges[2].member.standing.newest.id
+                nursery.start_soon(administer, asked)
+                while split.bridges[2].member.standing.newest.id == view:
+                    await trio.sleep(0.01)
+                split.kill("m", 2)
+                assert len(told) == count
+                split.start_bridge(2)
+            await trio.sleep(3)
+        assert told[-1] == {"m1": 0, "m2": 1, "m3": 2}
 
     World(9).run(script)
 
