@@ -227,4 +227,37 @@ async def act(tale: Tale, journal: Journal, rounds: int = 6, keep: int = 3) -> N
             await tale.settle(journal, name)
 
 
+async def begin(tale: Tale, journal: Journal) -> None:
+    await tale.change_view(journal)
+    await act(tale, journal)
+
+
+async def go_on(tale: Tale, journal: Journal) -> None:
+    """A restart is a wedge: what was acknowledged is in the cut, and a new view follows."""
+    await tale.change_view(journal)
+    await act(tale, journal, 5, 2)
+    await tale.receive(journal, bundle(0, ME, tale.now.position, 0, 60))
+    await tale.sync(journal)
+
+
+async def drop_some(tale: Tale, journal: Journal) -> None:
+    """A cut below what came: the rest is dropped; and so are segments that nobody needs."""
+    await tale.change_view(journal, cut=1)
+    await act(tale, journal, 4, 5)
+    for name in list(tale.now.staged)[:-1]:
+        await tale.settle(journal, name)
+    await tale.sync(journal)
+    store = journal.store
+    while store.unindexed:
+        await store.index_sealed()
+    store.release(store.position, store.position)
+    sealed = [segment.number for segment in store.segments() if segment.sealed]
+    assert await store.drop(sealed)
+    await act(tale, journal, 2)
+
+
+async def opened(env: Env) -> Recovered:
+    return (await Journal.open(await env.disk.folder("row"), env, small(), ME)).recovered
+
+
 __all__ = ["ME", "Full", "Memory", "Tale", "act", "bundle"]
