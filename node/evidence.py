@@ -63,9 +63,7 @@ class Evidence(Findings):
         if self.anchored and segment <= self.segment + 1:
             if first is None:
                 self.settle(copies.position, self.segment, digest=copies.digest)
-            elif (
-                copies.base == self.chronicle.base
-            ):  # else an image came in that part, and nothing lacks
+            elif copies.base == self.chronicle.base:  # else an image came there, and nothing lacks
                 self.settle(first - 1, self.segment)
         for stretch in self.stretches:
             # A file between was dropped, or is lost: nothing can be said about what is missing.
@@ -164,9 +162,9 @@ class Evidence(Findings):
             if self.mend_mark(stretch):
                 continue
             if waiting and stretch.length == waiting[0]:
-                # Alone, what waits is ordered next: as it was.
+                # What waits is ordered next: alone as it was, and else as the others have it.
                 waiting.pop(0)
-                self.tell(stretch, "the place of an item, which is known", mended=True)
+                self.fill(stretch, "the place of an item, which is known")
             else:
                 lost += stretch.length
                 damage = self.tell(stretch, "records of unknown kind")

@@ -83,6 +83,10 @@ class Findings:
         self.repairs.append(Repair(stretch.segment, stretch.offset, content))
         self.tell(stretch, what, mended=True)
 
+    def fill(self, stretch: Stretch, what: str) -> None:
+        """With a MARK of that length: it was not needed, and must not look damaged once more is behind it."""
+        self.repair(stretch, RecordKind.MARK, bytes(stretch.length - PREFIX_BYTES), what)
+
     def mend_mark(self, stretch: Stretch) -> bool:
         """True: it was a MARK, since every other kind of record is longer."""
         if stretch.length != PREFIX_BYTES:

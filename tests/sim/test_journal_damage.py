@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from duckrow.node.damage import Damage
 from duckrow.node.env import Env
 from duckrow.node.journal import Journal
 from duckrow.node.segments import segment_file
@@ -164,3 +165,34 @@ def test_damage_where_items_waited_for_their_places_hides_no_digest_of_them() ->
         assert await store.digest_of(3) == digest
 
     machine.run(tale.life(wait, orderly=False))
+
+
+def test_what_is_known_of_the_place_of_an_item_at_the_very_end_is_no_damage_later() -> None:
+    """Once that item had its place behind it, the next start did not know what had been there: it took a new name."""
+    machine, tale = Machine(14), Tale()
+    ends: list[int] = []
+
+    async def order(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await tale.receive(journal, bundle(1, 3, 1, 1, 50))
+        ends.append(journal.store.segments()[-1].bytes)
+        await tale.order(journal, bundle(1, 3, 1, 1, 50))
+        await tale.sync(journal)
+
+    async def order_again(env: Env) -> list[Damage]:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        found = journal.recovered
+        assert (found.position, found.damaged, found.uuid) == (1, False, tale.uuid)
+        assert [each[:3] for each in found.bundles] == [(1, 3, 1)]
+        await journal.order(2, (1, 3, 1))
+        await journal.sync()
+        return list(journal.store.recovered.damages)
+
+    async def look(tale: Tale, journal: Journal) -> None:
+        assert journal.store.recovered.damages == ()
+        assert await journal.store.scrub() == []
+
+    machine.run(tale.life(order, orderly=False))
+    machine.media.flip(f"row/{segment_file(1)}", ends[0] + 40)
+    assert [each.mended for each in machine.run(order_again)] == [True]
+    machine.run(tale.life(look, orderly=False))
