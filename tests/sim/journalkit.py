@@ -6,7 +6,7 @@ crash leaves must be one of these accounts: none older than the last sync, none 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 
@@ -17,7 +17,7 @@ from duckrow.node.errors import Full
 from duckrow.node.forms import chain, encode_view, item_crc, join_heads
 from duckrow.node.journal import Journal, Recovered
 from duckrow.node.registerform import Register
-from duckrow.node.row import Bundle, Member, View
+from duckrow.node.row import Bundle, Item, Member, View
 from duckrow.node.storeoptions import StoreOptions
 
 from .storekit import command, small
@@ -258,6 +258,27 @@ async def drop_some(tale: Tale, journal: Journal) -> None:
 
 async def opened(env: Env) -> Recovered:
     return (await Journal.open(await env.disk.folder("row"), env, small(), ME)).recovered
+
+
+NOT_HURT = "it is not hurt"
+
+
+async def mend(journal: Journal, number: int, items: Mapping[int, Item]) -> str:
+    """A segment, with what lacks from `items`; why it is not mended, empty: it is."""
+    store = journal.store
+    if store.mending.is_open(number):
+        await store.seal(number)
+        await store.sync()
+    wound = await store.mending.look(number, journal.waiting())
+    if wound is None:
+        return NOT_HURT
+    for position in wound.lacking:
+        if position in items:
+            wound.give(items[position])
+    assert await store.mending.refuse(wound) == []
+    if wound.lacking:
+        return wound.unfit or f"nobody has {wound.lacking}"
+    return "" if await store.mending.mend(wound) else wound.unfit
 
 
 __all__ = ["ME", "Full", "Memory", "Tale", "act", "bundle"]

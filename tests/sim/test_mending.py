@@ -15,7 +15,7 @@ from duckrow.node.row import Bundle, Item
 from duckrow.node.segments import index_file, segment_file, segment_number
 from duckrow.node.storeoptions import FSYNC
 from sim.alone import Machine
-from sim.journalkit import ME, Tale, act
+from sim.journalkit import ME, NOT_HURT, Tale, act, mend
 from sim.park import SimCrashed
 from sim.storekit import small
 
@@ -28,21 +28,6 @@ async def all_items(journal: Journal) -> dict[int, Item]:
     for position in range(store.floor, store.position + 1):
         (found[position],) = await store.read_items(position, 1, bodies=True)
     return found
-
-
-async def mend(journal: Journal, number: int, items: dict[int, Item]) -> str:
-    """With what lacks from `items`; empty: it is mended."""
-    store = journal.store
-    if store.mending.is_open(number):
-        await store.seal(number)
-        await store.sync()
-    wound = await store.mending.look(number, journal.waiting())
-    if wound is None:
-        return "it is not hurt"
-    for position in wound.lacking:
-        wound.give(items[position])
-    assert await store.mending.refuse(wound) == []
-    return "" if await store.mending.mend(wound) else wound.unfit
 
 
 async def live(tale: Tale, journal: Journal) -> None:
@@ -114,7 +99,7 @@ def test_the_beginning_of_a_segment_that_began_with_another_name_is_put_back() -
         await store.index_sealed()
         # What is made again from the records of the segment before does not know the name.
         await store.disk.unlink(index_file(number - 1))
-        assert await mend(journal, number - 1, items) == "it is not hurt"
+        assert await mend(journal, number - 1, items) == NOT_HURT
         machine.media.flip(f"row/{segment_file(number)}", 100)
 
         assert await mend(journal, number, items) == ""
@@ -131,7 +116,7 @@ def test_a_sector_that_cannot_be_read_is_put_back() -> None:
             segment = rng.choice(store.segments()[1:-1])  # the first one's beginning is one sector
             name = f"row/{segment_file(segment.number)}"
             machine.media.spoil(name, rng.randrange(SECTOR, segment.bytes))
-            assert await mend(journal, segment.number, items) in ("", "it is not hurt")
+            assert await mend(journal, segment.number, items) in ("", NOT_HURT)
             assert await store.scrub() == []
             assert await all_items(journal) == items
 
@@ -419,7 +404,7 @@ def test_what_a_start_finds_is_put_back_even_where_it_knows_no_place() -> None:
                 why = await mend(journal, number, items)
                 if "where the bundle of item" in why:
                     return 0  # an image has to come
-                assert why in ("", "it is not hurt"), (why, damage)
+                assert why in ("", NOT_HURT), (why, damage)
             assert await store.scrub() == []
             found = await all_items(journal)
             assert found == {position: items[position] for position in found}
