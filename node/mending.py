@@ -338,12 +338,12 @@ class Mending:
         for stretch in survey.stretches:
             if not stretch.offset:
                 opening, start_count, durable = await self._opening(wound)
+            inside = {o: c for o, c in known.items() if stretch.offset <= o < stretch.end}
                 patches.append(opening)
                 stretch = stretch._replace(offset=opening.end)
             if not stretch.start_count:
                 # As of the beginning, or recovery would take all behind for what strayed there.
                 stretch = stretch._replace(start_count=start_count, durable=durable)
-            inside = {o: c for o, c in known.items() if stretch.offset <= o < stretch.end}
             group = items.get(stretch.after, deque())
             patches += fill(stretch, segment.number, segment.seed, inside, group)
         if any(items.values()):

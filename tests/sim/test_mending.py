@@ -11,7 +11,9 @@ from duckrow.node.commands import Command
 from duckrow.node.env import Env
 from duckrow.node.journal import Journal
 from duckrow.node.places import offset_of, segment_of
+from duckrow.node.positions import Column, encode_index
 from duckrow.node.row import Bundle, Item
+from duckrow.node.segmentreads import read_index_head, read_places
 from duckrow.node.segments import index_file, segment_file, segment_number
 from duckrow.node.storeoptions import FSYNC
 from sim.alone import Machine
@@ -157,6 +159,37 @@ def test_what_is_put_back_behind_a_damaged_beginning_and_a_bundle_cut_short_is_f
         await store.disk.unlink(index_file(segment.number))
         await store.scrub()  # it makes the index again
         assert await all_items(journal) == items
+
+    with_a_row(script)
+
+
+def test_a_beginning_that_would_be_longer_than_it_was_takes_the_place_of_nothing() -> None:
+    """What lay where it ended then was left out, and the segment looked whole: nobody asked for it any more."""
+
+    async def script(machine: Machine, journal: Journal) -> None:
+        items, store = await all_items(journal), journal.store
+        await store.index_sealed()
+        number = store.segments()[4].number
+        head = await read_index_head(store.disk, number - 1)
+        assert head is not None
+        column = Column(head.first, await read_places(store.disk, head), dict(head.reaches))
+        head.chronicle.heard[99] = 1 << 40  # it was made again, and knows more
+        index = encode_index(
+            column,
+            head.chronicle,
+            uuid=head.uuid,
+            segment=number - 1,
+            covered=head.covered,
+            sealed=True,
+            rewritten=False,
+        )
+        file = await store.disk.open(index_file(number - 1))
+        file.truncate(0)
+        file.write(0, index)
+        file.close()
+        pages = machine.media.pages(f"row/{segment_file(number)}")
+        pages.write(0, bytes(2 * SECTOR))
+        assert "had another length" in await mend(journal, number, items)
 
     with_a_row(script)
 
