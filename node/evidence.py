@@ -74,6 +74,12 @@ class Evidence(Findings):
         # Whatever damage hid, the copies have it.
         self.anchored, self.exposed, self.chronicle = True, False, copies
 
+    def pass_on(self, copies: Chronicle) -> None:
+        """As `adopt`, by the beginning of an image's segment: it has no more than where the row was."""
+        self.settle(copies.position, self.segment, digest=copies.digest)
+        self.spoilt.clear()
+        self._lost_end = None
+
     def copies_again(self, stretch: Stretch, before: int) -> bool:
         """The copies at the beginning of a file say what is known from the file before."""
         if stretch.offset or not self.anchored or stretch.segment != self.segment + 1:

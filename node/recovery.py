@@ -370,7 +370,10 @@ class Recovery(Evidence):
         ):
             return False
         self.column = self._before  # what is missing was recorded there
-        self.adopt(opening.chronicle, segment)
+        if opening.is_of_image and self.anchored and segment == self.segment + 1:
+            self.pass_on(opening.chronicle)
+        else:
+            self.adopt(opening.chronicle, segment)
         self._outlived()
         self.rewritten = opening.rewritten
         self.column = Column(self.chronicle.position + 1)

@@ -13,7 +13,8 @@ from duckrow.node.env import Env
 from duckrow.node.events import unheard
 from duckrow.node.forms import BaseForm
 from duckrow.node.journal import Journal
-from duckrow.node.segments import Segment
+from duckrow.node.segmentreads import read_index_head
+from duckrow.node.segments import Segment, index_file
 from sim.alone import Machine
 from sim.journalkit import ME, Tale, bundle
 from sim.storekit import small
@@ -120,4 +121,32 @@ def test_what_an_image_took_the_place_of_is_not_told_as_lost_after_an_orderly_en
         await take(journal)
 
     machine.run(tale.life(work, orderly=True))
+    is_whole(machine, tale)
+
+
+def test_the_index_of_an_images_segment_that_is_made_again_knows_what_the_lost_one_did() -> None:
+    """By the beginning of that segment, which has room for little, there were no starts, and nothing had been heard."""
+    machine, tale = Machine(6), Tale(small(segment_bytes=1 << 16))
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await order(tale, journal, 1)
+        await take(journal)
+        await journal.store.seal(3)
+        await journal.store.sync()
+        await journal.store.index_sealed()
+
+    async def again(env: Env) -> None:
+        folder = await env.disk.folder("row")
+        before = await read_index_head(folder, 2)
+        assert before is not None
+        await folder.unlink(index_file(2))
+        journal = await Journal.open(folder, env, tale.options, ME)
+        await journal.store.index_sealed()
+        after = await read_index_head(folder, 2)
+        assert after is not None
+        assert after.chronicle == before.chronicle
+
+    machine.run(tale.life(work, orderly=False))
+    machine.run(again)
     is_whole(machine, tale)
