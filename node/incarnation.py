@@ -19,7 +19,7 @@ from .forms import UUID_BYTES, Start
 from .records import RecordKind
 from .reserve import Reserve
 from .segmentreads import read_index_head, read_places
-from .segments import Segment, index_number, segment_number
+from .segments import Segment, index_file, index_number, segment_number
 from .shelf import Shelf
 from .writing import Writer
 
@@ -74,7 +74,8 @@ class Incarnation:
         writer, names = self._writer, await self._disk.names()
         last = 0 if writer.open is None else writer.open.number
         kept = writer.open is not None and await self._is_true(writer.open)
-        gone = [name for name in names if (index_number(name) or -1) >= last + kept]
+        indexes = [number for name in names if (number := index_number(name)) is not None]
+        gone = [index_file(n) for n in indexes if n >= last + kept or await self._speaks_behind(n)]
         gone += [name for name in reversed(names) if (segment_number(name) or -1) > last]
         if not (gone or writer.overhang):
             return
@@ -86,6 +87,13 @@ class Incarnation:
             await writer.cut()
         except OSError as error:
             raise writer.refusal("forgetting what was lost", error) from error
+
+    async def _speaks_behind(self, number: int) -> bool:
+        """Of a segment that is lost, as was the end: it would be missed later, with items that are there."""
+        if number in self._shelf:
+            return False
+        head = await read_index_head(self._disk, number)
+        return head is not None and head.last > self._chronicle.position
 
     async def _is_true(self, segment: Segment) -> bool:
         """What its index says is what recovery came to: it may know places that nothing else tells any more."""
