@@ -89,7 +89,8 @@ class Found:
                 uuid = find_uuid(await read_or_zeros(file, 0, self._window, unread), number)
                 named += [] if uuid is None or uuid in named else [uuid]
                 continue
-            return (*[uuid for uuid in named if uuid not in uuids], *uuids)
+            uuids = (*[uuid for uuid in named if uuid not in uuids], *uuids)
+            return self._named_since(number, uuids)
         if named:
             return tuple(named)
         if self.indexes and not numbers:
@@ -109,6 +110,14 @@ class Found:
                 "its beginning nor a start; nothing was changed: restore the folder from a copy"
             )
         return ()
+
+    def _named_since(self, number: int, uuids: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """The first file of a new name may be gone, and only its index tell of both."""
+        for later in sorted(n for n in self.indexes if n > number):
+            newer = self.indexes[later].chronicle.uuids
+            if {*uuids} <= {*newer}:
+                uuids = newer
+        return uuids
 
     async def forget_genesis(self) -> None:
         """Where the very first sync of the store was never reached."""

@@ -130,8 +130,12 @@ class _Opener:
         opened.exposed = recovery.exposed
         await self._know_the_others([n for n in numbers if n <= base], recovery.chronicle.floor)
         if kept or base:
-            opened.chronicle = recovery.chronicle
-            await self._forget_dropped(recovery.chronicle)
+            opened.chronicle = chronicle = recovery.chronicle
+            newer = [
+                each for each in found.uuids if each not in chronicle.uuids
+            ]  # its start is lost
+            chronicle.formers = (*newer, *chronicle.formers)
+            await self._forget_dropped(chronicle)
             self._finish(recovery)
             await self._load_open()
         return opened

@@ -9,7 +9,7 @@ import pytest
 from duckrow.node.env import Env
 from duckrow.node.journal import Journal, Recovered
 from duckrow.node.registerform import Register
-from duckrow.node.segments import segment_file
+from duckrow.node.segments import index_file, segment_file
 from duckrow.node.storeoptions import FSYNC
 from sim.alone import Machine
 from sim.journalkit import ME, Memory, Tale, begin, bundle, drop_some, go_on, opened
@@ -314,3 +314,65 @@ def test_an_index_that_the_disk_did_not_give_once_is_not_believed_when_other_ite
     again = machine.run(opened)
 
     assert (again.uuid, again.position, again.damaged) == (uuid, position, False)
+
+
+def test_a_new_name_that_only_an_index_tells_any_more_is_kept() -> None:
+    """Its first file was lost, and the index before it: the old name was back, with less than others were told."""
+    machine, tale = Machine(15), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await tale.receive(journal, bundle(1, 3, 1, 1, 50))
+
+    async def rename(env: Env) -> tuple[bytes, ...]:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        journal.store.take_new_name()
+        await journal.store.begin(99)
+        await journal.receive(bundle(1, 3, 1, 1, 50))
+        await journal.order(2, (1, 3, 1))
+        await journal.close()
+        return journal.store.uuid, *journal.store.formers
+
+    async def lose(env: Env) -> None:
+        folder = await env.disk.folder("row")
+        for name in (index_file(1), segment_file(2)):
+            await folder.unlink(name)
+
+    machine.run(tale.life(work, orderly=True))
+    names = machine.run(rename)
+    machine.run(lose)
+    found = machine.run(opened)
+    assert found.damaged
+    assert {*found.formers} == {*names}
+
+
+def test_the_index_of_a_file_that_was_lost_goes_with_the_end_that_it_speaks_of() -> None:
+    """What came again lay elsewhere, and was told as lost once the files before that one were dropped."""
+    machine, tale = Machine(16), Tale()
+    ends: list[int] = []
+
+    async def look(_tale: Tale, _journal: Journal) -> None:
+        """Its start is whole, so that file stays."""
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        for s in (1, 2):
+            await tale.receive(journal, bundle(1, 3, s, s, 50))
+            await journal.store.seal(s)
+            await tale.order(journal, bundle(1, 3, s, s, 50))
+        await journal.store.seal(3)
+        ends.append(journal.store.segments()[-1].bytes)
+        await tale.register(journal, Register(2, (9, 1)))
+        await tale.sync(journal)
+        await journal.store.index_sealed()
+
+    async def lose(env: Env) -> None:
+        await (await env.disk.folder("row")).unlink(segment_file(3))
+
+    machine.run(tale.life(work, orderly=False))
+    machine.run(tale.life(look, orderly=False))
+    machine.run(lose)
+    machine.media.pages(f"row/{segment_file(4)}").write(0, bytes(ends[0] + 8))
+    found = machine.run(opened)
+    assert (found.position, found.damaged) == (2, True)
+    assert "row/00000003.pos" not in machine.media.paths()
