@@ -258,7 +258,8 @@ class _Opener:
         await self._scan(recovery, each, known.end)
         column = recovery.column
         following = self._first_behind(number)
-        if following > column.last + 1:
+        imaged = each.opening is not None and each.opening.is_of_image  # its items have no places
+        if following > column.last + 1 and not imaged:
             recovery.lose_until(following - 1, number)
         recovery.finish()
         segment = Segment(number, each.uuid, column.first, column.last, each.end, column=column)

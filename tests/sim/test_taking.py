@@ -142,6 +142,7 @@ def test_the_index_of_an_images_segment_that_is_made_again_knows_what_the_lost_o
         assert before is not None
         await folder.unlink(index_file(2))
         journal = await Journal.open(folder, env, tale.options, ME)
+        assert journal.store.recovered.damages == ()
         await journal.store.index_sealed()
         after = await read_index_head(folder, 2)
         assert after is not None
