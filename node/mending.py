@@ -121,6 +121,8 @@ class Mending:
             await feed(survey.run(), handle.file, survey.unread)
         finally:
             self._shelf.files.release(handle)
+        if not segment.size:
+            return Wound(segment, survey, {}, {}, unfit="nothing is left of it")
         imaged = came_with(self._chronicle.base, number)
         survey.finish(segment.last if imaged else self._last(segment))
         if survey.is_clean:
@@ -336,9 +338,9 @@ class Mending:
         patches: list[Patch] = []
         start_count = durable = 0
         for stretch in survey.stretches:
+            inside = {o: c for o, c in known.items() if stretch.offset <= o < stretch.end}
             if not stretch.offset:
                 opening, start_count, durable = await self._opening(wound)
-            inside = {o: c for o, c in known.items() if stretch.offset <= o < stretch.end}
                 patches.append(opening)
                 stretch = stretch._replace(offset=opening.end)
             if not stretch.start_count:

@@ -174,8 +174,10 @@ class _Opener:
                 chronicle, size = following.opening.chronicle, following.opening.before
                 # What follows an image was begun before that came, and tells of what was there then.
                 imaged = each.opening is not None and each.opening.is_of_image
-                if not imaged and not recovery.ended(each.number, each.seed, each.end, size):
-                    break
+                if not imaged:
+                    if not recovery.ended(each.number, each.seed, each.end, size):
+                        break
+                    segment.size = max(each.end, size)  # what lacks there is damage, and is mended
             self._opened.unindexed.append((segment, chronicle.copy()))
         if self._opened.unindexed and self._opened.unindexed[-1][0] is self._opened.segments[-1]:
             self._opened.unindexed.pop()  # nothing was kept after it: it is the open one

@@ -72,8 +72,10 @@ async def _scrub_segment(shelf: Shelf, segment: Segment, end: int, pace: Pace) -
         for damage in scrubbing.damages
         for first, last in [touched(segment, places, damage)]
     ]
-    if LOST in places and all(damage.mended for damage in damages):
-        # All that is there is whole; nothing else would tell that more was.
+    if not segment.size:
+        damages.append(Damage(segment_file(segment.number), 0, 0, "the whole file"))
+    elif LOST in places:
+        # What is there may be whole; nothing else would tell that more was.
         lost = [segment.first + index for index, where in enumerate(places) if where == LOST]
         file, what = segment_file(segment.number), "items, with their places"
         damages.append(Damage(file, 0, segment.size, what, lost[0], lost[-1]))

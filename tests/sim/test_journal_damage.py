@@ -6,11 +6,13 @@ import pytest
 
 from duckrow.node.damage import Damage
 from duckrow.node.env import Env
+from duckrow.node.forms import item_crc, join_heads
 from duckrow.node.journal import Journal
-from duckrow.node.segments import segment_file
+from duckrow.node.row import Item
+from duckrow.node.segments import index_file, segment_file
 from duckrow.node.storeoptions import FSYNC, WRITE
 from sim.alone import Machine
-from sim.journalkit import ME, Tale, bundle, opened
+from sim.journalkit import ME, Tale, bundle, mend, opened
 from sim.storekit import small
 
 
@@ -196,3 +198,76 @@ def test_what_is_known_of_the_place_of_an_item_at_the_very_end_is_no_damage_late
     machine.media.flip(f"row/{segment_file(1)}", ends[0] + 40)
     assert [each.mended for each in machine.run(order_again)] == [True]
     machine.run(tale.life(look, orderly=False))
+
+
+def emptied(*, indexed: bool) -> tuple[Machine, Tale]:
+    """A file in which two bundles lay that are in the row by the word of the one behind it."""
+    machine, tale = Machine(17), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        store = journal.store
+        await tale.change_view(journal)
+        await store.seal(1)
+        for s in (1, 2):
+            await tale.receive(journal, bundle(1, 3, s, s, 50))
+        await store.seal(2)
+        for s in (1, 2):
+            await tale.order(journal, bundle(1, 3, s, s, 50))
+        await store.seal(3)
+        await tale.sync(journal)
+        if indexed:
+            await store.index_sealed()
+
+    machine.run(tale.life(work, orderly=False))
+    pages = machine.media.pages(f"row/{segment_file(2)}")
+    pages.truncate(0)
+    pages.sync(pages.count)
+    return machine, tale
+
+
+def test_what_lacks_at_the_end_of_a_file_is_told_by_every_scrub_and_mended() -> None:
+    """Its new index knew of no more than what was left, though the next file says how long it was."""
+    machine, tale = emptied(indexed=False)
+
+    async def start(env: Env) -> Journal:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        await journal.store.index_sealed()
+        damages = await journal.store.scrub()
+        assert [(each.file, each.mended) for each in damages] == [(segment_file(2), False)]
+        return journal
+
+    async def heal(env: Env) -> None:
+        journal = await start(env)
+        contents = {1 + s: bundle(1, 3, s, s, 50) for s in (1, 2)}
+        items = {
+            p: Item(p, 0, item_crc(*each[:5], 1, join_heads(each.commands)), each)
+            for p, each in contents.items()
+        }
+        assert await mend(journal, 2, items) == ""
+        assert await journal.store.scrub() == []
+        (found,) = await journal.store.read_items(3, 1, bodies=True)
+        assert found.content == items[3].content
+
+    machine.run(start)
+    machine.run(start)
+    machine.run(heal)
+
+
+def test_a_file_of_which_nothing_is_left_is_told_and_needs_an_image() -> None:
+    """Its index is damaged, too, and the file behind it gone: nothing says how long it was.  It was taken for whole."""
+    machine, tale = emptied(indexed=True)
+
+    async def lose(env: Env) -> None:
+        folder = await env.disk.folder("row")
+        for name in (index_file(2), index_file(3), segment_file(3)):
+            await folder.unlink(name)
+
+    async def start(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        await journal.store.index_sealed()
+        assert segment_file(2) in [each.file for each in await journal.store.scrub()]
+        assert await mend(journal, 2, {}) == "nothing is left of it"
+
+    machine.run(lose)
+    for _ in range(2):
+        machine.run(start)

@@ -303,8 +303,9 @@ def test_what_was_cut_off_a_file_is_told_by_every_scrub() -> None:
     for _ in range(3):
         outcome = seen(machine, story)
         found = [damage for damage in outcome.scrubbed if not damage.mended]
-        assert [(damage.file, damage.first) for damage in found] == [("00000001.seg", 3)]
-        assert outcome.bad == list(range(3, found[0].last + 1))
+        assert {damage.file for damage in found} == {"00000001.seg"}
+        assert min(damage.first for damage in found) == 3
+        assert outcome.bad == list(range(3, max(damage.last for damage in found) + 1))
 
 
 async def places_in(env: Env, *, story: Story, number: int) -> list[int]:
