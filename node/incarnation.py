@@ -49,7 +49,8 @@ class Incarnation:
             Full, DiskFailed.
         """
         chronicle, writer = self._chronicle, self._writer
-        if writer.open is None or writer.open.uuid != chronicle.uuid:
+        is_renamed = writer.open is not None and writer.open.uuid != chronicle.uuid
+        if writer.open is None or is_renamed:
             await writer.roll()
         await ended.prepare(self._disk)
         count = chronicle.start_count + 1
@@ -57,7 +58,8 @@ class Incarnation:
         chronicle.start_count = count
         writer.append(RecordKind.START, start.encode())
         chronicle.start(start)
-        await writer.sync(mark=False)
+        # Without a MARK damage to the new file would look torn, and the old name would be back.
+        await writer.sync(mark=is_renamed)
         if self._noted:
             await restored.forget(self._disk)
         self._number = number

@@ -376,3 +376,22 @@ def test_the_index_of_a_file_that_was_lost_goes_with_the_end_that_it_speaks_of()
     found = machine.run(opened)
     assert (found.position, found.damaged) == (2, True)
     assert "row/00000003.pos" not in machine.media.paths()
+
+
+def test_a_flipped_bit_in_the_file_that_a_new_name_has_begun_does_not_bring_the_old_one_back() -> (
+    None
+):
+    """Nothing said that it was durable, so all of it was cut off, and with it that the end of the row was lost."""
+    machine, tale = Machine(18), Tale(small(segment_bytes=1 << 16))
+
+    async def copy(env: Env) -> None:
+        await (await (await env.disk.folder("row")).open("restored", create=True)).sync()
+
+    machine.run(tale.life(begin, orderly=False))
+    machine.run(copy)
+    renamed = machine.run(opened)
+    assert renamed.uuid != tale.uuid
+
+    machine.media.flip(f"row/{segment_file(2)}", 200)
+
+    assert machine.run(opened).uuid != tale.uuid
