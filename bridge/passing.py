@@ -81,6 +81,8 @@ class Passing:
         for asker in dict.fromkeys(askers):
             if isinstance(message, ImageOffer):
                 self._offered[asker] = message.image, peer
+                # What it had asked for was of another image, perhaps of the same position.
+                self._asked = {want: way for want, way in self._asked.items() if way.asker != asker}
             self._put(asker, message)
 
     def lost(self, peer: int) -> None:

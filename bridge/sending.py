@@ -21,7 +21,7 @@ from duckrow.node.env import Buffer
 from duckrow.node.limits import KIB
 from duckrow.node.row import Bundle, View
 
-from .imageforms import ImageSlice
+from .imageforms import ImageOffer, ImageSlice, NoImage
 from .messages import Acks, Base, Control, Follow, Hand, Link, Mended, Message, Tail
 from .pending import size_of as size_of_commands
 from .wire import Encoder
@@ -80,6 +80,8 @@ class Sending:
             self._urgent.pop(Link, None)
             self._urgent[Link] = message
         else:
+            if isinstance(message, ImageOffer | NoImage):
+                self._leisure.clear()  # of an earlier try, and perhaps of another machine's image
             self._count += 1
             self._urgent[self._count] = message
 

@@ -413,6 +413,20 @@ def test_the_slices_of_an_image_that_is_passed_on_come_from_who_offered_it() -> 
     assert sent == [(3, WantImage(0, 0, 0))]
 
 
+def test_a_late_slice_of_an_earlier_try_is_not_passed_on_behind_a_new_offer() -> None:
+    """C4: It was taken for one of the image that was offered then, of the same position."""
+    cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
+    middle, sent = passing(cluster, 2)
+    offered(cluster, middle, 3, by=1)
+    assert middle.wanted(3, WantImage(5, 7, 0))
+    offered(cluster, middle, 3, by=1)
+    del sent[:]
+
+    middle.heard(1, ImageSlice(5, 7, 0, 300))
+
+    assert sent == []
+
+
 def test_who_asks_for_an_image_further_on_is_told_when_the_link_there_is_lost() -> None:
     cluster = Cluster(1, 2, 3, edges=[(1, 2), (2, 3)])
     middle, sent = passing(cluster, 2)

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duckrow.bridge.imageforms import ImageSlice
+from duckrow.bridge.imageforms import ImageSlice, NoImage
 from duckrow.bridge.messages import (
     Acks,
     Base,
@@ -140,6 +140,15 @@ def test_segments_of_an_image_that_were_asked_for_together_all_go_out_and_each_o
         (7, 2, 0),
         (7, 3, 0),
     ]
+
+
+def test_no_part_of_an_earlier_image_comes_behind_the_word_that_there_is_none() -> None:
+    """The next may be another machine's of the same position: what lies where in it is not the same."""
+    sending = Sending(Encoder())
+    sending.put(ImageSlice(7, 1, 0, 1000))
+    sending.put(NoImage(7))
+
+    assert sent(sending) == [NoImage(7)]
 
 
 ANY = st.one_of(
