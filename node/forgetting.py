@@ -178,9 +178,12 @@ class Forgetting:
             raise self._writer.full() from error
 
     async def _take_away(self, name: str) -> None:
-        with trio.CancelScope(shield=True):  # sim-ok: a name, and the dead take none away
-            if await self._disk.exists(name):
-                await self._disk.unlink(name)
+        try:
+            with trio.CancelScope(shield=True):  # sim-ok: a name, and the dead take none away
+                if await self._disk.exists(name):
+                    await self._disk.unlink(name)
+        except OSError as error:
+            raise self._writer.fail("taking a copy away", error) from error
 
     def _check_may_go(self, number: int) -> None:
         if number not in self.may_go():

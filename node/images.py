@@ -197,10 +197,10 @@ class Images:
             DiskFailed.
         """
         base = self._chronicle.base
-        if base is not None and position > base.position and (name := await self.state()):
-            try:
+        try:
+            if base is not None and position > base.position and (name := await self.state()):
                 await self._disk.unlink(name)
-            except FileNotFoundError:
-                pass  # a node that asked for the same, and died, was heard all the same
-            except OSError as error:
-                raise self._writer.fail("forgetting an image", error) from error
+        except FileNotFoundError:
+            pass  # a node that asked for the same, and died, was heard all the same
+        except OSError as error:
+            raise self._writer.fail("forgetting the state of an image", error) from error

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
 
 from duckrow.bridge.imageforms import ImageMessage, ImageOffer, ImageSlice, WantImage
 from duckrow.bridge.taking import Taking
 from duckrow.node.env import Env
+from duckrow.node.errors import DiskFailed
 from duckrow.node.events import unheard
 from duckrow.node.forms import BaseForm
 from duckrow.node.journal import Journal
 from duckrow.node.segmentreads import read_index_head
 from duckrow.node.segments import Segment, index_file
 from sim.alone import Machine
+from sim.disk import SimDisk
 from sim.journalkit import ME, Tale, bundle
 from sim.storekit import small
 
@@ -151,3 +155,25 @@ def test_the_index_of_an_images_segment_that_is_made_again_knows_what_the_lost_o
     machine.run(tale.life(work, orderly=False))
     machine.run(again)
     is_whole(machine, tale)
+
+
+def test_a_disk_that_fails_when_the_state_of_an_image_goes_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ended the connection of the node only, which came again, and asked for the same, for ever."""
+    machine, tale = Machine(6), Tale(small(segment_bytes=1 << 16))
+
+    async def unlink(_disk: SimDisk, name: str) -> None:
+        raise OSError(errno.EIO, name)
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await order(tale, journal, 1)
+        await take(journal)
+        monkeypatch.setattr(SimDisk, "unlink", unlink)
+        with pytest.raises(DiskFailed):
+            await journal.store.images.released(POSITION + 1)
+        with pytest.raises(DiskFailed):
+            journal.store.check()
+
+    machine.run(tale.life(work, orderly=False))
