@@ -99,7 +99,8 @@ class Found:
                 f"{segment_file(newest)} is not there, nor any other, and {index_file(newest)} speaks "
                 "of it; nothing was changed: restore the folder from a copy"
             )
-        if numbers and (numbers != [1] or (await self.file(1)).size > GENESIS_BYTES_MAX):
+        genesis = numbers == [1] and not self.indexes
+        if numbers and not (genesis and (await self.file(1)).size <= GENESIS_BYTES_MAX):
             if any(self._unread.values()):
                 raise DiskFailed(
                     f"the disk does not give what says which store {segment_file(numbers[-1])} "

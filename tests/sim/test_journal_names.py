@@ -7,6 +7,7 @@ import random
 import pytest
 
 from duckrow.node.env import Env
+from duckrow.node.errors import Corrupt
 from duckrow.node.journal import Journal, Recovered
 from duckrow.node.registerform import Register
 from duckrow.node.segments import index_file, segment_file
@@ -395,3 +396,24 @@ def test_a_flipped_bit_in_the_file_that_a_new_name_has_begun_does_not_bring_the_
     machine.media.flip(f"row/{segment_file(2)}", 200)
 
     assert machine.run(opened).uuid != tale.uuid
+
+
+def test_a_row_of_which_an_index_speaks_is_not_taken_for_one_that_never_began() -> None:
+    """Its only file tells nothing any more; it was made anew, as blank, with the id of a machine that had voted."""
+    machine, tale = Machine(19), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await journal.store.seal(1)
+        await tale.register(journal, Register(2, (9, 1)))
+
+    async def lose(env: Env) -> None:
+        folder = await env.disk.folder("row")
+        for name in (index_file(1), segment_file(2)):
+            await folder.unlink(name)
+
+    machine.run(tale.life(work, orderly=True))
+    machine.run(lose)
+    machine.media.pages(f"row/{segment_file(1)}").truncate(0)
+    with pytest.raises(Corrupt, match="which store it belongs to"):
+        machine.run(opened)
