@@ -140,7 +140,7 @@ async def recovered(
     keep = row.broken is not None
     beginnings = await _beginnings(row, snapshots)
     files = await folder.load(store.uuid, store.position, store.formers, keep=keep)
-    if row.stages and beginnings:
+    if beginnings and (row.stages or (store.formers and not keep)):
         files = await _proven(files, max(snapshots.whole, default=0), folder)
     best: tuple[State, Numbers, frozenset[int]] | None = None
     begun: Snapshot | None = None
@@ -214,7 +214,7 @@ async def _proven(
     """Those that speak of nothing behind the newest snapshot: it has the rest, and the row all that follows.
 
     Of that nobody knows whether it still lies where it lay: the bridge may have lost the end of the row, and
-    got it again from other machines.
+    got it again from other machines.  Where a node goes on alone, the row has had another name since.
     """
     proven = []
     for file in files:

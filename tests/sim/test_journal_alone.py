@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import attrs
 import pytest
+import trio
 
+from duckrow.node.alone import open_node
 from duckrow.node.env import Env
 from duckrow.node.errors import Conflict
+from duckrow.node.housekeeping import HousekeepingOptions
 from duckrow.node.journal import Journal
 from duckrow.node.lonerow import LoneRow
+from duckrow.node.producer import Producer
 from duckrow.node.registerform import Register
-from duckrow.node.row import Bundle, View
+from duckrow.node.row import Bundle, Item, View
 from sim.alone import Machine
 from sim.journalkit import ME, Tale, begin, bundle
+from sim.nodekit import SMALL, values
 from sim.park import SimCrashed
 from sim.storekit import Story, number_of, small
 
@@ -135,3 +140,48 @@ def test_a_folder_of_several_voters_is_not_taken_over_by_a_lone_node() -> None:
 
     with pytest.raises(Conflict, match="start it with its bridge"):
         machine.run(alone)
+
+
+def test_a_node_that_goes_on_alone_believes_no_index_of_an_end_that_was_lost_and_came_again() -> (
+    None
+):
+    """The bridge had got it from the others, and it lay elsewhere: entries were told as damaged, or others were read."""
+    machine, options = Machine(6), attrs.evolve(SMALL, housekeeping=HousekeepingOptions())
+    given: list[Item] = []
+
+    async def fill(env: Env) -> None:
+        async with open_node(env, options) as node:
+            producer = Producer(node)
+            for number in range(1, 101):
+                await producer.produce("t", [b"%d " % number + bytes(300)])
+            await trio.sleep(10)
+            assert node.numbers.installed
+            store = node.row.store
+            for position in range(1, store.position + 1):
+                given.extend(await store.read_items(position, 1, bodies=True))
+            machine.media.crash_before(1)
+
+    async def lose(env: Env) -> None:
+        for path in [path for path in machine.media.paths() if path.endswith(".seg")][-3:]:
+            await (await env.disk.folder("row")).unlink(path.removeprefix("row/"))
+
+    async def bridged(env: Env) -> None:
+        journal = await Journal.open(await env.disk.folder("row"), env, options.store, 1)
+        assert journal.recovered.damaged
+        for position, _, _, content in given[journal.store.position :]:
+            assert isinstance(content, Bundle)
+            await journal.receive(content)
+            await journal.order(position, content[:3])
+        await journal.close()
+
+    async def alone(env: Env) -> None:
+        async with open_node(env, options) as node:
+            found = await values(node, "t")
+            assert [int(each.split()[0]) for each in found] == list(range(1, 101))
+
+    with pytest.raises(SimCrashed):
+        machine.run(fill)
+    machine.media.kill()
+    machine.run(lose)
+    machine.run(bridged)
+    machine.run(alone)
