@@ -324,7 +324,9 @@ def _beyond_witnesses(cluster: ClusterFile) -> list[str]:
     """Who keeps the row, and could not catch up with the first who does.  Standby links do not
     count: nobody dials them while the witness is there."""
     keepers = [peer.name for peer in cluster.peers.values() if not peer.witness]
-    links = [(cluster.peers[one].name, cluster.peers[other].name) for one, other in cluster.links]
+    links = [
+        (cluster.peers[one].name, cluster.peers[other].name) for one, other in sorted(cluster.links)
+    ]
     return _unreached([pair for pair in links if {*pair} <= {*keepers}], keepers)
 
 

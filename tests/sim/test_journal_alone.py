@@ -101,6 +101,7 @@ def test_a_node_that_goes_on_alone_orders_what_was_staged_once() -> None:
     async def go_on_alone(env: Env) -> list[list[int]]:
         row = await LoneRow.open(await env.disk.folder("row"), env, small(), id_=ME)
         assert row.store.chronicle.staged == {}
+        assert row.store.durable_position == row.store.position
         items = await row.store.read_items(1, 1 << 30, bodies=True)
         return [
             [number_of(command) for command in each.content.commands]

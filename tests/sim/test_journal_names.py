@@ -282,9 +282,10 @@ def test_a_start_that_dies_while_it_takes_away_what_lay_behind_the_end_has_a_new
         assert "row/restored" not in machine.media.paths()
 
 
-def test_an_index_that_the_disk_did_not_give_once_is_not_believed_when_other_items_have_come() -> (
-    None
-):
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
+def test_an_index_that_the_disk_did_not_give_once_is_not_believed_when_other_items_have_come(
+    *, power: bool
+) -> None:
     """The file behind it was lost, so its segment went on, and has no other behind it yet: it was lost once more."""
     machine, tale = Machine(13), Tale(small(level=FSYNC))
 
@@ -309,6 +310,8 @@ def test_an_index_that_the_disk_did_not_give_once_is_not_believed_when_other_ite
         return journal.store.uuid, journal.store.position
 
     uuid, position = machine.run(go_on_without)
+    if power:
+        machine.media.power_loss()
     if index in machine.media.paths():
         machine.media.pages(index).bad.clear()
 
