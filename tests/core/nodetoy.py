@@ -38,8 +38,11 @@ class Connection:
             self.inbox.append((*requests.opened(frame.head), frame.body))
 
     def answer(self, head: bytes) -> None:
+        self.tell(frames.encode(head))
+
+    def tell(self, buffers: list[Buffer]) -> None:
         if self.is_open:
-            self.answers.append(b"".join(bytes(part) for part in frames.encode(head)))
+            self.answers.append(b"".join(bytes(part) for part in buffers))
 
 
 class Toy:
