@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .process import Bridge
 
 
-def check(bridge: Bridge, commands: Sequence[Command]) -> None:
+def check_admitted(bridge: Bridge, commands: Sequence[Command]) -> None:
     """
     Raises:
         NoQuorum: this machine can order nothing, or too much is staged here.

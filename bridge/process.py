@@ -32,7 +32,7 @@ from duckrow.node.scrubrounds import ScrubRounds, tell_of_scrub
 from duckrow.node.segments import Segment
 
 from . import effects as do
-from .admitting import check
+from .admitting import check_admitted
 from .follower import Follower
 from .founding import LINEAGE_BITS
 from .giving import Giving
@@ -195,7 +195,7 @@ class Bridge:
             Full: the reserve is being used, which is for what makes room; nothing of it was taken.
         """
         self.store.check()
-        check(self, commands)
+        check_admitted(self, commands)
         if not self.member.submit(commands):
             raise NoQuorum("too many commands wait to be ordered, and this machine has no quorum")
         self._rounds.due = True
