@@ -10,14 +10,14 @@ are slow.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import attrs
 
 from .changing import applied, objection
 from .electorate import incarnation_of, voter_of
-from .messages import Change, Join, Leave
+from .messages import Change, Join, Leave, Report
 from .ordering import CLOCK_MAX, Ordering
 from .standing import Standing
 from .suspicion import Suspicion
@@ -42,6 +42,7 @@ class Calling:
     _promised_at: float = attrs.field(default=0.0, init=False)
     _rests_until: float = attrs.field(default=0.0, init=False)  # after a ballot of its own
     _joins: dict[int, Heard] = attrs.field(factory=dict, init=False)
+    _absent: set[int] = attrs.field(factory=set, init=False)  # who told so in the last ballot
     _change: tuple[Change, float] | None = attrs.field(default=None, init=False)  # since when
     _due: float | None = attrs.field(default=None, init=False)  # when to call
 
@@ -56,6 +57,7 @@ class Calling:
         if before is not None and before.join.incarnation != join.incarnation:
             self.suspicion.runs_anew(source)
         self._joins[source] = Heard(join, self.standing.now)
+        self._absent.discard(source)
         view = self.standing.newest
         named = incarnation_of(view, source)
         if named is not None and named != join.incarnation and join.view == view.id:
@@ -105,12 +107,12 @@ class Calling:
     def is_due(self) -> bool:
         """S5.  True once: the caller begins a ballot.
 
-        Each is written down, and where all disks are full none of them can lead to a view: they would use up
-        the reserve.  Who has room calls, if anybody has.
+        Each is written down, and where too many disks are full none of them can lead to a view: they would use
+        up the reserve.  Who has room again calls.
         """
         standing = self.standing
-        calls = standing.votes and not (standing.diverged or standing.room.is_full)
-        rank = self._rank() if calls else None
+        vain = standing.room.is_full or self._would_be_vain()
+        rank = self._rank() if standing.votes and not (standing.diverged or vain) else None
         if rank is None:
             self._due = None
             return False
@@ -123,9 +125,11 @@ class Calling:
         self._due = None
         return True
 
-    def promised(self) -> None:
+    def promised(self, source: int) -> None:
         """A ballot goes on; those before it, if any, came to nothing."""
         register = self.standing.newest.id + 1
+        if source != self.standing.id:
+            self._absent.clear()  # it may know better
         if self._register != register:
             self._register, self._ballots, self._rests_until = register, 0, 0.0
         self._ballots += 1
@@ -135,8 +139,9 @@ class Calling:
         """The ballot that this node promised to."""
         self._promised_at = self.standing.now
 
-    def has_failed(self) -> None:
+    def has_failed(self, reports: Mapping[int, Report]) -> None:
         """One of this node: the next one later, by chance."""
+        self._absent = {id_ for id_, each in reports.items() if not (each.exact or each.comes)}
         rest = self.chance.uniform(0.04, 1) * self.patience(carried=False)
         self._rests_until = self.standing.now + rest
 
@@ -170,6 +175,16 @@ class Calling:
             return None  # it will, as soon as what it has is durable (V9)
         nobody = all(m.id in suspects or m.id == standing.id for m in view.members)  # S4
         return rank if nobody and now - self.began > timing.suspect_min else None
+
+    def _would_be_vain(self) -> bool:
+        """Too many have told that they are no members of the next view; who may be one after all asks to get in,
+        or calls.
+        """
+        view = self.standing.newest
+        if not self._absent or self._register != view.id + 1:
+            return False
+        absent = sum(v[1] for v in view.voters if v[3] and v[0] in self._absent)
+        return 2 * absent >= sum(voter[1] for voter in view.voters)
 
     def _may_succeed(self, proposer: int) -> bool:
         """The ballot that this node promised to; one of its own has been given up."""

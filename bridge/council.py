@@ -64,7 +64,7 @@ class Council:
         standing, acceptor = self.standing, self.standing.acceptor
         before = acceptor.accepted_ballot, acceptor.accepted
         self.outbox.put(acceptor.promise(prepare.ballot))
-        self.calling.promised()
+        self.calling.promised(source)
         self.views.wedge()
         exact = standing.exact
         report = Report(
@@ -219,8 +219,9 @@ class Council:
         return self._proposal
 
     def _fail(self) -> None:
+        promises = self._proposal.promises if self._proposal is not None else {}
         self._proposal = None
-        self.calling.has_failed()
+        self.calling.has_failed({source: each.report for source, each in promises.items()})
 
     def _see(self, ballot: Ballot) -> None:
         self._seen = max(self._seen or ballot, ballot)

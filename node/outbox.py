@@ -113,10 +113,8 @@ class Outbox:
                 slot.again |= slot.state != READY
                 slot.state = READY
                 slot.stop = slot.stop or Timeout("it was given up")
-                if (
-                    self.is_gone
-                ):  # it cannot be asked for there, and the others wait until all is settled
-                    self._missed_all()
+                if self.is_gone:
+                    self._missed_all()  # it cannot be asked for there, and the others wait for it
                 return not slot.again
         return False
 

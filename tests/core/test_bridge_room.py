@@ -92,20 +92,23 @@ def test_where_all_left_and_there_is_room_at_once_they_act_in_another_view(ids: 
     assert cluster.words(1) == ["a"]
 
 
-@pytest.mark.parametrize("ids", [(1,), (1, 2, 3)])
-def test_where_all_disks_are_full_no_ballot_uses_up_the_reserve(ids: tuple[int]) -> None:
+@pytest.mark.parametrize(
+    ("ids", "full"), [((1,), (1,)), ((1, 2, 3), (1, 2, 3)), ((1, 2, 3), (1, 2)), ((1, 2), (2,))]
+)
+def test_where_too_many_disks_are_full_no_ballot_uses_up_the_reserve(
+    ids: tuple[int, ...], full: tuple[int, ...]
+) -> None:
     """Each wrote down more than one a second, for as long as there was no room: ten megabytes a day."""
     cluster = Cluster(*ids)
-    for id_ in ids:
+    for id_ in full:
         cluster.members[id_].hear_disk(HARD, cluster.now)
-    cluster.beats(20)
+    cluster.beats(30)
     before = {id_: len(cluster.disks[id_].records) for id_ in ids}
     cluster.beats(200)
     assert {id_: len(cluster.disks[id_].records) for id_ in ids} == before
 
-    hear_disk(cluster, 1, OK)
-    if len(ids) > 1:
-        hear_disk(cluster, 2, OK)
+    for id_ in full[:2]:
+        hear_disk(cluster, id_, OK)
     cluster.submit(1, "a")
     cluster.beats(40)
 
