@@ -6,6 +6,9 @@ what a row store has to find in its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import attrs
 
 from duckrow.bridge.effects import Journal, Learned, Place, Registered, Settled
@@ -14,7 +17,16 @@ from duckrow.bridge.recovered import Recovered
 from duckrow.node.forms import Start
 from duckrow.node.row import Bundle, View
 
-Record = Journal | Place | Learned | Registered | Settled | Start
+
+class Based(NamedTuple):
+    """An image took the place of the row; only what follows it is told in records."""
+
+    row: tuple[Bundle | View, ...]
+    view: View
+    delivered: Mapping[int, int]
+
+
+Record = Journal | Place | Learned | Registered | Settled | Start | Based
 
 
 @attrs.define
@@ -50,7 +62,23 @@ class Disk:
         return record.bundle
 
     def row(self) -> list[Bundle | View]:
-        return [self.content(record) for record in self.records if isinstance(record, Place)]
+        row: list[Bundle | View] = []
+        for record in self.records:
+            if isinstance(record, Based):
+                row = list(record.row)
+            elif isinstance(record, Place):
+                row.append(self.content(record))
+        return row
+
+    def kept(self) -> int:
+        """How far the row goes, whatever is lost now."""
+        position = 0
+        for record in self.records[: self.durable]:
+            if isinstance(record, Based):
+                position = len(record.row)
+            elif isinstance(record, Place):
+                position = record.position
+        return position
 
     def starts(self) -> dict[int, Start]:
         return {r.incarnation: r for r in self.records if isinstance(r, Start)}
@@ -64,6 +92,7 @@ class Disk:
         placed: set[Name] = set()
         settled: set[Name] = set()
         bundles: dict[Name, Bundle] = {}
+        position = 0
         for record in self.records:
             if isinstance(record, Journal):
                 bundles.setdefault(name_of(record.bundle), record.bundle)
@@ -73,8 +102,12 @@ class Disk:
                 register = record
             elif isinstance(record, Settled):
                 settled.add(record.name)
+            elif isinstance(record, Based):
+                position, installed, delivered = len(record.row), record.view, {**record.delivered}
+                if newest is None or installed.id > newest.id:
+                    newest = installed
             elif isinstance(record, Place):
-                content = record.content
+                content, position = record.content, record.position
                 if isinstance(content, View):
                     installed, delivered = content, {}
                     if newest is None or installed.id > newest.id:
@@ -96,7 +129,7 @@ class Disk:
             starts=self.starts(),
             newest=newest,
             installed=installed,
-            position=sum(isinstance(record, Place) for record in self.records),
+            position=position,
             delivered=delivered,
             register=register,
             bundles=tuple(held),

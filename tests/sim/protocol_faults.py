@@ -16,6 +16,7 @@ from duckrow.bridge.messages import Change
 from duckrow.node.storeoptions import FSYNC, MEMORY, WRITE
 
 from .protocol_plan import Edge
+from .protocol_stores import StoreFaults
 
 if TYPE_CHECKING:
     from .protocol_world import World
@@ -25,6 +26,7 @@ class Faults:
     def __init__(self, world: World) -> None:
         self.world, self.chance, self.plan = world, world.chance, world.plan
         self.healing = False
+        self.stores = StoreFaults(world, self._may_wipe)
         self.ends_early: float | None = None  # somebody died for good
         world.on_moment = self._moment
 
@@ -53,6 +55,8 @@ class Faults:
         left = [voter for voter in view.voters if voter[0] not in ids]
         weight = sum(voter[1] for voter in left)
         total = sum(voter[1] for voter in view.voters)
+        if not self.stores.someone_keeps_all(without=ids):
+            return False
         return self._all_well() and any(voter[3] for voter in left) and 2 * weight > total
 
     def _may_forget(self, id_: int) -> bool:
@@ -108,7 +112,8 @@ class Faults:
     def _draw(self) -> None:
         if self.healing:
             return
-        getattr(self, "_" + self.chance.choice(self.plan.faults).replace(" ", "_"))()
+        name = self.chance.choice(self.plan.faults).replace(" ", "_")
+        (getattr(self, "_" + name, None) or getattr(self.stores, name))()
         self.world.after(self.chance.uniform(*self.plan.pace), self._draw)
 
     def _up(self) -> list[int]:
@@ -310,6 +315,7 @@ class Faults:
             and machine.up.standing.newest.id == view.id
             and machine.up.standing.keeps_row
             and machine.up.standing.exact
+            and not machine.node.is_lost
         ]
         if not exact or len(view.members) == 1:  # who acts alone does not miss the others
             return None
@@ -355,6 +361,7 @@ class Faults:
         world, self.healing = self.world, True
         world.tell("all is well again")
         world.net.blocked.clear()
+        self.stores.heal()
         for id_, machine in world.machines.items():
             machine.slowness = 1
             world.resume(id_, machine.life)
@@ -366,6 +373,7 @@ class Faults:
             and self.ends_early is None
             and self.plan.level == FSYNC
             and data_only
+            and not any(machine.node.is_lost for machine in world.machines.values())
         )
         if may_stay_dead and self.chance.random() < 0.8:
             world.dead = self.minority()

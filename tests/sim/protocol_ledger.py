@@ -37,7 +37,7 @@ class Broken(AssertionError):
 @attrs.define
 class Ledger:
     row: list[Bundle | View] = attrs.field(factory=list)
-    effects: list[Sequence[Effect]] = attrs.field(factory=list)  # of each item
+    effects: list[Sequence[Effect] | None] = attrs.field(factory=list)  # of each item
     views: dict[int, View] = attrs.field(factory=dict)  # decided
     made: dict[Name, Bundle] = attrs.field(factory=dict)
     proposed: dict[tuple[int, Ballot], View] = attrs.field(factory=dict)
@@ -88,8 +88,9 @@ class Ledger:
             raise Broken("NAME", f"two bundles are called {name_of(bundle)}")
 
     def delivers(
-        self, id_: int, position: int, content: Bundle | View, effects: Sequence[Effect]
+        self, id_: int, position: int, content: Bundle | View, effects: Sequence[Effect] | None
     ) -> None:
+        """The effects are not known to a node that has lost its state."""
         if position <= len(self.row):
             there = self.row[position - 1]
             if content is not there and content != there:
@@ -97,13 +98,17 @@ class Ledger:
                     "ORDER",
                     f"node {id_} has {short(content)} at {position}, others {short(there)}",
                 )
-            if effects != self.effects[position - 1]:
-                raise Broken("ORDER", f"node {id_} has other effects at {position}")
-            return
-        if position != len(self.row) + 1:
+        elif position == len(self.row) + 1:
+            self.row.append(content)
+            self.effects.append(None)
+        else:
             raise Broken("ORDER", f"node {id_} delivers {position} after {len(self.row)}")
-        self.row.append(content)
-        self.effects.append(effects)
+        known = self.effects[position - 1]
+        if effects is None or effects == known:
+            return
+        if known is not None:
+            raise Broken("ORDER", f"node {id_} has other effects at {position}")
+        self.effects[position - 1] = effects
         for effect in effects:
             if isinstance(effect, Appended):
                 self._numbered(effect)

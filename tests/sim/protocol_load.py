@@ -37,7 +37,11 @@ class Load:
     def usable(self) -> list[int]:
         """Nodes that run and keep the row as voters."""
         voters = {voter[0] for voter in self.world.ledger.view.voters if voter[3]}
-        return [id_ for id_, m in self.world.machines.items() if m.member and id_ in voters]
+        return [
+            id_
+            for id_, m in self.world.machines.items()
+            if m.member and id_ in voters and not m.node.is_lost
+        ]
 
     def some_machine(self) -> Machine | None:
         usable = self.usable()

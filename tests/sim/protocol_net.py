@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from duckrow.bridge.messages import Acks, Message
+from duckrow.bridge.messages import Acks, Control, Message
 
 from .protocol_plan import Edge
 
@@ -29,6 +29,7 @@ class Net:
     blocked: set[Way] = attrs.field(factory=set)
     sent: Counter[str] = attrs.field(factory=Counter)  # messages, by kind
     delays: dict[Edge, tuple[float, float]] = attrs.field(factory=dict)
+    lossy_until: float = 0.0  # control messages get lost alone
     _last: dict[tuple[int, int, int, bool], float] = attrs.field(factory=dict)  # arrival, by lane
     _broken: set[tuple[int, int, int]] = attrs.field(factory=set)  # connection, from, to
     _connections: int = 0
@@ -49,6 +50,10 @@ class Net:
         here, there = self.connection.get((a, b)), self.connection.get((b, a))
         if here is not None and here == there:
             return
+        self._connect(edge)
+
+    def _connect(self, edge: Edge) -> None:
+        a, b = edge
         for x, y in ((a, b), (b, a)):
             self.drop(x, y)
         self._connections += 1
@@ -62,7 +67,7 @@ class Net:
     def drop(self, x: int, y: int) -> None:
         """One end notices."""
         if self.connection.pop((x, y), None) is not None and self.world.machines[x].member:
-            self.world.machines[x].served.pop(y, None)
+            self.world.machines[x].lost(y)
             self.world.feed(x, lambda member: member.link_down(y, self.world.now))
 
     def hang_up(self, x: int, y: int) -> None:
@@ -112,6 +117,15 @@ class Net:
             self.drop(a, b)
             self.drop(b, a)
 
+    def cut_and_dial(self, edge: Edge) -> None:
+        """What was on its way is lost; the next connection is there at once."""
+        a, b = edge
+        self.drop(a, b)
+        self.drop(b, a)
+        machines = self.world.machines
+        if machines[a].runs and machines[b].runs and not self.blocked & {edge, edge[::-1]}:
+            self._connect(edge)
+
     def mend(self, edge: Edge) -> None:
         self.blocked -= {edge, edge[::-1]}
 
@@ -120,11 +134,16 @@ class Net:
         if connection is None:
             return
         self.sent[type(message).__name__] += 1
+        if isinstance(message, Control) and self._is_lost():
+            return
         low, high = self.delays[min(a, b), max(a, b)]
         lane = a, b, connection, self.world.plan.acks_overtake and isinstance(message, Acks)
         at = max(self.world.now + self.world.chance.uniform(low, high), self._last.get(lane, 0.0))
         self._last[lane] = at
         self.world.after(at - self.world.now, self._arrive, a, b, connection, message)
+
+    def _is_lost(self) -> bool:
+        return self.world.now < self.lossy_until and self.world.chance.random() < 0.3
 
     def _arrive(self, a: int, b: int, connection: int, message: Message) -> None:
         machine = self.world.machines[b]
@@ -135,4 +154,4 @@ class Net:
         elif machine.paused is not None:
             machine.paused.append((self._arrive, (a, b, connection, message)))
         elif (connection, a, b) not in self._broken:
-            self.world.feed(b, lambda member: member.receive(a, message, self.world.now))
+            self.world.receive(b, a, message)

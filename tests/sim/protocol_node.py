@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from duckrow.node.apply import apply
 from duckrow.node.capture import capture, restore
@@ -18,16 +18,31 @@ Key = tuple[bytes, str, int, int]  # pid, topic, partition, seq
 class Node:
     def __init__(self) -> None:
         self.state = State()
+        self.is_lost = False  # the state: an image brings one
         self._calls: dict[Key, Call] = {}
         self._when_accepted: dict[bytes, Callable[[], None]] = {}  # by head
 
     def wipe(self) -> None:
-        self.state = State()
+        self.state, self.is_lost = State(), False
+
+    def lose(self) -> None:
+        """No snapshot can be read; its process has died of it, or with it."""
+        self.is_lost = True
+        self._calls.clear()
+        self._when_accepted.clear()
+
+    def captured(self) -> list[bytes]:
+        return list(capture(self.state))
+
+    def take(self, captured: Iterable[bytes]) -> None:
+        self.state, self.is_lost = restore(captured), False
 
     def restart(self, row: Sequence[Bundle | View]) -> None:
         """From a snapshot, if its row still has all that is in it; then by following."""
         self._calls.clear()
         self._when_accepted.clear()
+        if self.is_lost:
+            return
         if 0 < self.state.position <= len(row):
             self.state = restore(capture(self.state))
         else:
@@ -51,7 +66,10 @@ class Node:
         if call is not None:
             call()
 
-    def apply(self, item: Item) -> tuple[list[Effect], list[tuple[Call, Result]]]:
+    def apply(self, item: Item) -> tuple[list[Effect] | None, list[tuple[Call, Result]]]:
+        """The effects are not known where there is no state."""
+        if self.is_lost:
+            return None, []
         effects = apply(self.state, item)
         answers = []
         for effect in effects:

@@ -31,7 +31,20 @@ FAULTS: Final = (
     "duel",
 )
 MOMENTS: Final = ("promised", "proposed", "accepted", "decided", "active")
-PROFILES: Final = ("mixed", "duel", "tail", "power", "house", "disaster")
+PROFILES: Final = ("mixed", "duel", "tail", "power", "house", "disaster", "images", "ruin")
+OF_STORES: Final = ("images", "ruin")
+STORES: Final = (
+    "prune",
+    "prune",
+    "lose state",
+    "lose state",
+    "fill",
+    "damage",
+    "tear",
+    "flap",
+    "lose words",
+)
+HOUSE: Final = ("leave", "weight", "voters", "settings")
 
 
 @attrs.frozen
@@ -56,6 +69,9 @@ class Plan:
     fatal: float  # chance that its victim stays dead
     seconds: float  # until everything heals
     producers: tuple[int, ...]  # their windows
+    readmit_max: float = 300.0  # seconds
+    calm: float = 1.5  # seconds without another view, at the end: longer than a member is missed
+    slices: int = 1  # of an image
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -103,6 +119,7 @@ def draw(seed: int, profile: str = "mixed") -> Plan:
     pace = chance.choice([(0.05, 0.4), (0.2, 1.2), (0.6, 2.5)])
     grace = chance.choice([0.005, 0.06, 0.06])
     fatal = chance.choice([0, 0.1, 0.3])
+    stores = profile in OF_STORES
     if profile == "duel":
         faults = ["duel", "duel", "slow link", "slow link", "slow disk", "kill"]
         pace, grace = (0.04, 0.25), 0.005
@@ -117,6 +134,13 @@ def draw(seed: int, profile: str = "mixed") -> Plan:
         faults, pace = ["leave", "weight", "voters", "settings", "kill", "cut"], (0.1, 0.6)
     elif profile == "disaster":
         faults, pace = ["kill", "voters", "slow link", "slow disk", "duel"], (0.1, 0.6)
+    elif stores:
+        faults = ["prune", "lose state", *chance.sample(STORES, 3)]
+        faults += [
+            *chance.sample(FAULTS, chance.randint(1, 4)),
+            *chance.sample(HOUSE, chance.randint(0, 2)),
+        ]
+        fatal = 0  # it might have had the only state
     return Plan(
         seed=seed,
         profile=profile,
@@ -138,6 +162,9 @@ def draw(seed: int, profile: str = "mixed") -> Plan:
         fatal=fatal,
         seconds=chance.choice([2.5, 5.0, 8.0]),
         producers=tuple(chance.choice([1, 1, 3]) for _ in range(chance.choice([2, 3, 4]))),
+        readmit_max=3.0 if stores else 300.0,  # or nothing is finished
+        calm=4.0 if stores else 1.5,
+        slices=chance.choice([1, 30, 200]) if stores else 1,
     )
 
 

@@ -12,7 +12,7 @@ import attrs
 from .planting import Change, Planted
 
 MIXED, DUEL, TAIL, POWER = "mixed", "duel", "tail", "power"
-HOUSE, DISASTER = "house", "disaster"
+HOUSE, DISASTER, IMAGES = "house", "disaster", "images"
 
 
 @attrs.frozen
@@ -594,6 +594,39 @@ _BUGS = [
             "        return None if late else change._replace(view=self.standing.newest.id)\n",
         ),
         profile=HOUSE,
+    ),
+    _bug(
+        "all_leave_or_nobody",
+        "N8",
+        "of those who need an image as many leave as the rest can do without",
+        (
+            "bridge/choosing.py",
+            "        smaller = without(gone | {each})\n",
+            "        smaller = without(gone | needs | {each})\n",
+        ),
+        profile=IMAGES,
+    ),
+    _bug(
+        "uncounted_follows",
+        "V8",
+        "who does not know what of the view is in its row does not go on with it",
+        (
+            "bridge/neighbours.py",
+            "and not stays and (standing.stateless or not standing.uncounted):\n",
+            "and not stays:\n",
+        ),
+        profile=IMAGES,
+    ),
+    _bug(
+        "image_is_not_passed_on",
+        "C4",
+        "who needs an image itself, and has to act, passes on another's",
+        (
+            "bridge/passing.py",
+            "        if not neighbours.standing.active:\n            return False",
+            "        if True:\n            return False",
+        ),
+        profile=IMAGES,
     ),
     _bug(
         "only_own_links_are_replaced",

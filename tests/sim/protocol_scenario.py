@@ -13,7 +13,6 @@ from .protocol_plan import Plan, draw
 from .protocol_world import World
 
 FOUNDED_IN = 1.0  # seconds
-CALM = 1.5  # seconds without another view: longer than a member is missed
 DISASTER_SECONDS = 2.0  # until an operator has seen it
 SETTLES_IN = 25.0  # seconds after all is well again
 
@@ -78,7 +77,7 @@ def _play(world: World) -> float:
     end = FOUNDED_IN + plan.seconds
     while world.now < end and faults.ends_early is None:
         world.run_until(min(world.now + 0.01, end))
-    if plan.profile == "disaster" and faults.ends_early is None:
+    if plan.profile in ("disaster", "ruin") and faults.ends_early is None:
         left = faults.lose_all_but_one()
         world.run_until(world.now + DISASTER_SECONDS)
         if left is not None:
@@ -89,9 +88,9 @@ def _play(world: World) -> float:
     load.stop()
     since: float | None = None  # when everything was done
     view = 0
-    while since is None or world.now - since < CALM:
+    while since is None or world.now - since < plan.calm:
         world.run_until(world.now + 0.2)
-        unfinished = _unfinished(world, load)
+        unfinished = _unfinished(world, load, faults)
         if world.ledger.view.id != view:
             unfinished = unfinished or f"view {world.ledger.view.id} follows view {view}"
         view = world.ledger.view.id
@@ -102,7 +101,7 @@ def _play(world: World) -> float:
     return since - healed
 
 
-def _unfinished(world: World, load: Load) -> str:
+def _unfinished(world: World, load: Load, faults: Faults) -> str:
     for producer in load.producers:
         if producer.unanswered:
             return f"a producer waits for {list(producer.unanswered)}"
@@ -115,6 +114,8 @@ def _unfinished(world: World, load: Load) -> str:
         if machine.member is None:
             return f"{id_} is down"
         standing = machine.member.standing
+        if machine.node.is_lost and faults.stores.is_free_to_leave(id_):
+            return f"{id_} has no state"
         if id_ not in witnesses and len(machine.row) != len(row):
             where = f"installed {standing.installed}, newest {standing.newest.id}"
             return f"{id_} is at {len(machine.row)} of {len(row)}, {where}"

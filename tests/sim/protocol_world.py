@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 import attrs
@@ -37,10 +37,12 @@ from duckrow.bridge.member import Member
 from duckrow.bridge.messages import Accept, Accepted, Control, Decided, Follow, Message, Promise
 from duckrow.bridge.timing import Timing
 from duckrow.node.forms import Start
+from duckrow.node.reserve import HARD
 from duckrow.node.row import Bundle, Item, View
 from duckrow.node.storeoptions import FSYNC, MEMORY
 
-from .protocol_disk import Disk
+from .protocol_disk import Based, Disk
+from .protocol_images import KINDS, Images
 from .protocol_ledger import Broken, Ledger
 from .protocol_net import Net
 from .protocol_node import Node
@@ -60,6 +62,11 @@ class Machine:
     member: Member | None = None
     node: Node = attrs.field(factory=Node)
     row: list[Bundle | View] = attrs.field(factory=list)
+    floor: int = 1  # what is below is pruned
+    hurt: int = 0  # up to here nothing of the row can be read now
+    is_full: bool = False
+    is_uncounted: bool = False  # damage hides what of its view is in the row
+    images: Images | None = None
     paused: list[Event] | None = None  # what came meanwhile
     served: dict[int, tuple[int, int]] = attrs.field(factory=dict)  # neighbour: generation, sent
     syncing: bool = False
@@ -78,6 +85,31 @@ class Machine:
         assert self.member is not None
         return self.member
 
+    def lost(self, peer: int) -> None:
+        """The link with it."""
+        self.served.pop(peer, None)
+        if self.images is not None:
+            self.images.lost(peer)
+
+    def counted(self) -> tuple[View | None, dict[int, int]]:
+        """The view of the last mark in its row, and by origin what follows it there."""
+        delivered: dict[int, int] = {}
+        for content in reversed(self.row):
+            if isinstance(content, View):
+                return content, delivered
+            delivered.setdefault(content.origin, content.s)
+        return None, {}
+
+    def rebase(self, row: list[Bundle | View], view: View, delivered: Mapping[int, int]) -> None:
+        """An image is the row now, durably."""
+        self.disk.write(Based(tuple(row), view, dict(delivered)))
+        self.disk.durable = len(self.disk.records)
+        self.row, self.floor, self.hurt = row, len(row) + 1, 0
+        self.is_uncounted = False
+
+    def told_floor(self) -> int:
+        return max(self.floor, self.hurt + 1)
+
 
 class World:
     def __init__(self, plan: Plan, story: list[str] | None = None) -> None:
@@ -88,7 +120,7 @@ class World:
         self.marks: Counter[str] = Counter()  # how often rare things happened
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._events = self._lives = 0
-        self.timing = Timing(grace=plan.grace, lag_items=40)
+        self.timing = Timing(grace=plan.grace, lag_items=40, readmit_max=plan.readmit_max)
         self.ledger = Ledger()
         self.machines = {id_: Machine(id_, Disk(self.fresh_uuid())) for id_ in plan.ids}
         self.charter = Charter(
@@ -97,6 +129,7 @@ class World:
             lineage=1,
             durability=plan.level,
         )
+        self.states: dict[int, list[bytes]] = {}  # by position, of which an image was given
         self.dead: set[int] = set()  # for good
         self.on_moment: Callable[[str, int], None] = lambda moment, id_: None
         self.net = Net(self)
@@ -139,6 +172,8 @@ class World:
         disk.write(Start(incarnation, f"boot {machine.boot}", plan.level, count, disk.uuid))
         disk.durable = len(disk.records)  # recovery syncs what it kept, before it tells of it
         recovered = disk.recovered(id_, incarnation)
+        if machine.is_uncounted:
+            recovered = attrs.evolve(recovered, delivered=None, bundles=())
         machine.row = disk.row()
         machine.node.restart(machine.row)
         machine.member = Member(
@@ -148,9 +183,23 @@ class World:
             self.timing,
             self.charter if id_ in plan.voters else None,
         )
+        machine.images = Images(self, machine)
+        self._tell_of_store(machine)
         self.tell(f"{id_} starts, view {recovered.newest and recovered.newest.id}")
         self.after(self.chance.uniform(0, self.timing.beat), self._beat, id_, machine.life)
         self.round(id_)
+
+    def _tell_of_store(self, machine: Machine) -> None:
+        """What a start finds there."""
+        member = machine.up
+        member.neighbours.floor = machine.told_floor()
+        if machine.hurt:
+            machine.hurt = min(machine.hurt, len(machine.row))
+            member.hear_damage(machine.hurt, self.now)
+        if machine.node.is_lost:
+            member.need_image(self.now)
+        if machine.is_full:
+            member.hear_disk(HARD, self.now)
 
     def kill(self, id_: int, how: str) -> None:
         """`kill`: the machine runs on; `power`: what no sync covered may be lost; `wipe`: the disk."""
@@ -159,7 +208,7 @@ class World:
             return
         self.tell(f"{id_} dies: {how}")
         self.marks[how] += 1
-        machine.member, machine.paused, machine.life = None, None, 0
+        machine.member, machine.paused, machine.life, machine.images = None, None, 0, None
         disk = machine.disk
         if how == "power" or (how == "kill" and self.plan.level == MEMORY):
             kept = self.chance.randint(disk.durable, len(disk.records))
@@ -174,6 +223,8 @@ class World:
         """A new disk for a machine that does not run."""
         machine = self.machines[id_]
         machine.disk = Disk(self.fresh_uuid())
+        machine.floor, machine.hurt = 1, 0
+        machine.is_full = machine.is_uncounted = False
         machine.node.wipe()
 
     def resume(self, id_: int, life: int) -> None:
@@ -191,12 +242,24 @@ class World:
         if machine.paused is not None:
             machine.paused.append((self._beat, (id_, life)))
             return
+        machine.up.neighbours.floor = machine.told_floor()
         self.feed(id_, lambda member: member.beat(self.now))
         if self.plan.level != FSYNC and self.chance.random() < 0.3:
             self._want_sync(machine)
         self.after(self.timing.beat, self._beat, id_, life)
 
     # Rounds.
+
+    def receive(self, id_: int, peer: int, message: Message) -> None:
+        images = self.machines[id_].images
+
+        def hear(member: Member) -> None:
+            if isinstance(message, KINDS) and images is not None:
+                self.round(id_)  # between two rounds
+                images.heard(peer, message)
+            member.receive(peer, message, self.now)
+
+        self.feed(id_, hear)
 
     def feed(self, id_: int, call: Callable[[Member], object]) -> None:
         """An input; its round ends at once, or when a few more have come."""
@@ -261,7 +324,8 @@ class World:
             case Serve():
                 self._serve(machine, effect)
             case Image(peer):
-                assert peer is None, "nobody forgets its row here"
+                assert machine.images is not None
+                machine.images.take_from(peer)
             case Hang():
                 self.net.hang_up(machine.id, effect.peer)
             case Alarm():
@@ -328,8 +392,7 @@ class World:
         self.ledger.delivers(machine.id, place.position, content, effects)
         for call, result in answers:
             self.after(self.chance.uniform(0.001, 0.004), call, result)
-        for peer in machine.served:
-            self._send_items(machine, peer)
+        self.serve_on(machine)
 
     def _delivered(self, machine: Machine, bundle: Bundle) -> None:
         """By its own decision: every member of the view has to have it (O1)."""
@@ -353,8 +416,15 @@ class World:
             machine.served[serve.peer] = serve.follow
             self._send_items(machine, serve.peer)
 
+    def serve_on(self, machine: Machine) -> None:
+        """More of the row can be read."""
+        for peer in machine.served:
+            self._send_items(machine, peer)
+
     def _send_items(self, machine: Machine, peer: int) -> None:
         generation, sent = machine.served[peer]
+        if sent + 1 < machine.floor or sent < machine.hurt:
+            return
         for position in range(sent + 1, len(machine.row) + 1):
             item = Item(position, 0, 0, machine.row[position - 1])
             self._send(machine, peer, Follow(generation, item))
