@@ -103,7 +103,8 @@ def _play(world: World) -> float:
 
 def _unfinished(world: World, load: Load, faults: Faults) -> str:
     for producer in load.producers:
-        if producer.unanswered:
+        # Its last voter with a state may be retired as another one loses its own, which then has to stay.
+        if producer.unanswered and load.usable():
             return f"a producer waits for {list(producer.unanswered)}"
     view, row = world.ledger.view, world.ledger.row
     wanted = {voter[0] for voter in view.voters if voter[3]} - world.dead
