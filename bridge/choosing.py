@@ -71,8 +71,10 @@ def _choose(
     if not cont:
         return None
     behind = max(reports[id_].position for id_ in cont) - lag_items
-    wanted, goes = applied(view, change, joins, cont, behind)
-    cont -= goes  # somebody has to carry the view over (R1)
+    whole = {id_ for id_ in cont if reports[id_].comes}
+    # Somebody has to carry the view over, and if it can be had, to give images of the row (R1).
+    wanted, goes = applied(view, change, joins, whole or cont, behind)
+    cont -= goes
     gone |= goes
     voters = {voter[0]: Voter(*voter) for voter in wanted.voters}
     members = {id_: reports[id_].incarnation for id_ in cont}

@@ -270,6 +270,15 @@ def test_a_retired_voter_goes_if_somebody_exact_stays() -> None:
     assert ids(alone) == (2, 3)
 
 
+def test_nobody_is_retired_who_is_the_last_that_needs_no_image() -> None:
+    """R1: Who is left would have to act alone, and so would never get one."""
+    two, needs = view(members=(1, 2)), exact(2)._replace(comes=False)
+    change = Change(1, 1)
+
+    assert ids(chosen({1: exact(1), 2: needs}, of=two, change=change)) == (1, 2)
+    assert ids(chosen({1: exact(1), 2: exact(2)}, of=two, change=change)) == (2,)
+
+
 def test_who_leaves_is_no_member_of_the_next_view() -> None:
     reports = {1: exact(1), 2: exact(2), 3: exact(3)}
 
