@@ -164,7 +164,7 @@ def draw(seed: int, profile: str = "mixed") -> Plan:
         producers=tuple(chance.choice([1, 1, 3]) for _ in range(chance.choice([2, 3, 4]))),
         readmit_max=3.0 if stores else 300.0,  # or nothing is finished
         calm=4.0 if stores else 1.5,
-        slices=chance.choice([1, 30, 200]) if stores else 1,
+        slices=chance.choice([1, 30, 100]) if stores else 1,
     )
 
 
