@@ -49,8 +49,7 @@ class Incarnation:
             Full, DiskFailed.
         """
         chronicle, writer = self._chronicle, self._writer
-        is_renamed = writer.open is not None and writer.open.uuid != chronicle.uuid
-        if writer.open is None or is_renamed:
+        if writer.open is None or writer.open.uuid != chronicle.uuid:
             await writer.roll()
         await ended.prepare(self._disk)
         count = chronicle.start_count + 1
@@ -58,8 +57,8 @@ class Incarnation:
         chronicle.start_count = count
         writer.append(RecordKind.START, start.encode())
         chronicle.start(start)
-        # Without a MARK damage to the new file would look torn, and the old name would be back.
-        await writer.sync(mark=is_renamed)
+        # Without a MARK damage to it would look torn: a name, or a number of starts, would be there twice.
+        await writer.sync()
         if self._noted:
             await restored.forget(self._disk)
         self._number = number

@@ -9,6 +9,7 @@ import pytest
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt
 from duckrow.node.journal import Journal, Recovered
+from duckrow.node.records import PREFIX_BYTES
 from duckrow.node.registerform import Register
 from duckrow.node.segments import index_file, segment_file
 from duckrow.node.storeoptions import FSYNC
@@ -399,6 +400,23 @@ def test_a_flipped_bit_in_the_file_that_a_new_name_has_begun_does_not_bring_the_
     machine.media.flip(f"row/{segment_file(2)}", 200)
 
     assert machine.run(opened).uuid != tale.uuid
+
+
+def test_a_start_that_damage_hides_is_not_counted_once_more() -> None:
+    """It looked torn where nothing was written behind it.  Neighbours who had heard of it took the next one, of the
+    same number, for a store that was restored from a copy, and refused it.
+    """
+    machine, tale = Machine(20), Tale(small(segment_bytes=1 << 16))
+    machine.run(tale.life(begin, orderly=True))
+    path = f"row/{segment_file(1)}"
+    end = len(machine.media.content(path))
+    before = machine.run(opened)
+
+    machine.media.flip(path, end + PREFIX_BYTES)
+
+    after = machine.run(opened)
+    assert after.start_count > before.start_count
+    assert after.uuid != before.uuid
 
 
 def test_a_row_of_which_an_index_speaks_is_not_taken_for_one_that_never_began() -> None:

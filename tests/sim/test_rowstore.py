@@ -158,8 +158,8 @@ def test_what_came_after_an_orderly_close_is_found_behind_its_index() -> None:
     assert run(machine, add, orderly=True) == 0
     assert run(machine, add) == 0
     # The index of the first end is still there, and speaks of the beginning.
-    assert 0 < run(machine, add) < 9
-    assert run(machine, add, orderly=True) < 15
+    assert 0 < run(machine, add) < 10
+    assert run(machine, add, orderly=True) < 17
     assert run(machine, add) == 0
 
 
