@@ -182,7 +182,8 @@ class _Opener:
         if self._opened.unindexed and self._opened.unindexed[-1][0] is self._opened.segments[-1]:
             self._opened.unindexed.pop()  # nothing was kept after it: it is the open one
         # An index is written of what is durable; of a sealed one, when the next one was, too.
-        there = max((n + index.sealed for n, index in self._found.indexes.items()), default=0)
+        indexes = {**self._found.left, **self._found.indexes}
+        there = max((number + index.sealed for number, index in indexes.items()), default=0)
         if there > (kept[-1].number if kept else base):
             recovery.lose_end(there, 0)
         recovery.finish()

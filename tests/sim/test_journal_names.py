@@ -419,6 +419,34 @@ def test_a_start_that_damage_hides_is_not_counted_once_more() -> None:
     assert after.uuid != before.uuid
 
 
+def test_the_index_of_a_file_that_was_lost_says_how_far_the_row_had_come_though_a_later_file_is_empty() -> (
+    None
+):
+    """It counted as one between others, and the later one as torn: the row ended before both, and nobody was told."""
+    machine, tale = Machine(21), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        for number in (1, 2, 3):
+            await tale.receive(journal, bundle(1, 3, number, number, 50))
+            await tale.order(journal, bundle(1, 3, number, number, 50))
+            await journal.store.seal(number)
+        await tale.sync(journal)
+        await journal.store.index_sealed()
+
+    async def lose(env: Env) -> None:
+        await (await env.disk.folder("row")).unlink(segment_file(3))
+
+    machine.run(tale.life(work, orderly=False))
+    machine.run(lose)
+    machine.media.pages(f"row/{segment_file(4)}").truncate(0)
+    machine.media.flip(f"row/{index_file(2)}", 20)  # the last one of a file that is there
+    found = machine.run(opened)
+    assert (found.position, found.damaged) == (3, True)
+    assert found.uuid != tale.uuid
+    assert "row/00000003.pos" not in machine.media.paths()
+
+
 def test_a_row_of_which_an_index_speaks_is_not_taken_for_one_that_never_began() -> None:
     """Its only file tells nothing any more; it was made anew, as blank, with the id of a machine that had voted."""
     machine, tale = Machine(19), Tale()
