@@ -24,10 +24,10 @@ from duckrow.node.events import ERROR, INFO, WARNING, Note
 from duckrow.node.forms import decode_view
 from duckrow.node.journal import Journal
 from duckrow.node.limits import MIB
-from duckrow.node.mending import Content, Wound
 from duckrow.node.row import Item
 from duckrow.node.segments import segment_number
 from duckrow.node.wakeup import Wakeup
+from duckrow.node.wounds import Content, Wound
 
 from .asking import NEVER, Asking, is_dropped
 from .links import Links

@@ -1,6 +1,6 @@
 """Mending: a damaged segment gets back what lay there, from items that others have.
 
-    look    what is damaged, and which items are needed for it        survey.py
+    look    what is damaged, and which items are needed for it        wounds.py
     give    an item that came: it counts only if the chain of digests says so
     mend    the segment is written anew, aside, with what was lost    patches.py
             ─► read through ─► synced ─► renamed over the old one: a crash leaves either
@@ -13,75 +13,31 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-import attrs
 import trio
 
 from .chronicle import Chronicle, encode_opening
 from .env import Disk, File
 from .errors import Corrupt, NotFound
 from .forms import ItemForm, chain
-from .images import came_with
 from .limits import MIB
 from .patches import Patch, UnfitError, fill
-from .places import offset_of, place, segment_of
-from .positions import LEFT_OUT, LOST
+from .places import place, segment_of
+from .positions import LOST
 from .records import FLAG_REWRITTEN, RecordKind, encode
-from .row import Bundle, Item, View
 from .scrub import Scrubbing
-from .segmentreads import Unread, feed, read_index_head, read_or_zeros, touches
+from .segmentreads import Unread, feed, read_or_zeros, touches
 from .segments import ASIDE, Segment, segment_file
 from .shelf import Shelf
 from .storereads import StoreReads
 from .survey import Lost, Missing, Survey
+from .wounds import Content, Looking, Wound, place_at
 from .writing import Writer
 
 BLOCK_BYTES: Final = 4096  # of zeros, which stay a hole
 COPY_BYTES: Final = 1 * MIB
-STEPS_AT_ONCE: Final = 4096
-Content = Bundle | View
-
-
-@attrs.define
-class Wound:
-    """A damaged segment, and what is needed to mend it."""
-
-    segment: Segment
-    survey: Survey
-    wanted: dict[
-        int, int | None
-    ]  # by position, the offset of its bundle; None: not here, or unknown
-    own: dict[int, Content]  # by offset: what has no place in the row yet
-    items: dict[int, Item] = attrs.field(factory=dict, init=False)
-    unfit: str = ""  # why it cannot be mended
-
-    @property
-    def lacking(self) -> list[int]:
-        """Positions whose items are to be asked for."""
-        return [position for position in sorted(self.wanted) if position not in self.items]
-
-    @property
-    def highest(self) -> int:
-        """The last position that is damaged; 0: none."""
-        return max(self.wanted, default=0)
-
-    def give(self, item: Item) -> None:
-        if item.position in self.wanted:
-            self.items[item.position] = item
-
-    def __str__(self) -> str:
-        file = segment_file(self.segment.number)
-        lacking = self.lacking
-        if self.unfit:
-            return f"{file} is damaged and cannot be put back: {self.unfit}"
-        if not lacking:
-            return f"{file} is damaged, and written anew"
-        some = f"item {lacking[0]}" if len(lacking) == 1 else f"{len(lacking)} items"
-        if len(lacking) > 1:
-            some += f" from {lacking[0]} to {lacking[-1]}"
-        return f"{file} is damaged: {some} of it must come from another machine"
 
 
 class _UnreadError(Exception):
@@ -97,6 +53,7 @@ class Mending:
     ) -> None:
         self._disk, self._chronicle, self._shelf = disk, chronicle, shelf
         self._reads, self._writer = reads, writer
+        self._looking = Looking(chronicle, shelf, reads)
         self.lock = trio.Lock()  # held by whoever writes a segment anew
 
     def is_open(self, number: int) -> bool:
@@ -104,114 +61,8 @@ class Mending:
         return number in self._shelf and number >= segment_of(self._writer.durable)
 
     async def look(self, number: int, held: Mapping[int, Content]) -> Wound | None:
-        """None: it is whole, or gone.  `held`, by place: what waits or is staged, from memory."""
-        if number not in self._shelf:
-            return None
-        segment = self._shelf.get(number)
-        try:
-            places = await self._shelf.places_again(segment)
-            survey = Survey(segment, segment.size, self._shelf.window_bytes, LOST in places)
-            handle = await self._shelf.files.acquire(number)
-        except NotFound as error:
-            if number not in self._shelf:
-                return None
-            lost = Survey(segment, 0, 0)
-            return Wound(segment, lost, {segment.first: None}, {}, unfit=str(error))
-        try:
-            await feed(survey.run(), handle.file, survey.unread)
-        finally:
-            self._shelf.files.release(handle)
-        if not segment.size:
-            return Wound(segment, survey, {}, {}, unfit="nothing is left of it")
-        imaged = came_with(self._chronicle.base, number)
-        survey.finish(segment.last if imaged else self._last(segment))
-        if survey.is_clean:
-            if LOST in places:  # the disk gives now what it did not give before
-                await self._read_again(segment)
-            return None
-        wound = Wound(segment, survey, {}, {}, unfit=survey.unfit)
-        if imaged:
-            wound.unfit = "it came with an image, and no item says what lay in it"
-            return wound
-        for where, content in held.items():
-            if segment_of(where) == number and survey.holds(offset_of(where)):
-                wound.own[offset_of(where)] = content
-        for position, item in survey.hurt.items():
-            wound.wanted[position] = offset_of(item.place)
-        for missing in survey.missing:
-            for position in range(missing.first, missing.last + 1):
-                await self._want_missing(wound, position, _at(places, position - segment.first))
-        await self._want_of_later(wound)
-        await self._doubt(wound)
-        return wound
-
-    def _last(self, segment: Segment) -> int:
-        """Position of the last item that it should record: a start may not know of those behind."""
-        if segment.number + 1 in self._shelf:
-            return max(segment.last, self._shelf.get(segment.number + 1).first - 1)
-        return segment.last
-
-    async def _want_missing(self, wound: Wound, position: int, where: int) -> None:
-        """Nothing here says any more that this item is there."""
-        if where & LEFT_OUT:
-            wound.unfit = f"what stood for position {position}, which was left out, is lost"
-        elif where == LOST:
-            wound.wanted[position] = None
-        elif segment_of(where) != wound.segment.number:
-            if not await self._is_readable(where):
-                wound.wanted[position] = None
-        elif wound.survey.holds(offset_of(where)):
-            wound.wanted[position] = offset_of(where)
-
-    async def _want_of_later(self, wound: Wound) -> None:
-        """Bundles that lie here, and whose places in the row are recorded in later segments."""
-        number, steps = wound.segment.number, 0
-        for later in list(self._shelf.segments):
-            if later.number <= number or later.first > wound.segment.reach:
-                continue
-            for index, where in enumerate(await self._shelf.places(later)):
-                if segment_of(where) == number and wound.survey.holds(offset_of(where)):
-                    wound.wanted[later.first + index] = offset_of(where)
-                steps += 1
-                if not steps % STEPS_AT_ONCE:
-                    await trio.lowlevel.checkpoint()
-
-    async def _doubt(self, wound: Wound) -> None:
-        """Bundles that waited when the segment ended may be items: what says so may have been dropped."""
-        segment, known = wound.segment, {*wound.own, *wound.wanted.values()}
-        try:
-            waited = (await self._ended(segment)).waiting
-        except UnfitError:
-            return  # nothing says what waited
-        for where, waiting in waited.items():
-            if (
-                segment_of(where) == segment.number
-                and wound.survey.holds(offset := offset_of(where))
-                and offset not in known
-                and not waiting.raw  # of a view newer segments have copies
-                and await self._may_be_ordered(where)
-            ):
-                wound.unfit = f"nothing says whether what lay at {offset:,} is in the row"
-
-    async def _may_be_ordered(self, where: int) -> bool:
-        """It waited, and no segment that is there says that it is an item."""
-        number, newest = segment_of(where) + 1, self._shelf.segments[-1].number
-        while number < newest and number in self._shelf:
-            try:
-                waiting = (await self._ended(self._shelf.get(number))).waiting
-            except UnfitError:
-                return True
-            if where not in waiting:
-                return False  # a view came that left it out
-            number += 1
-        return number < newest
-
-    async def _is_readable(self, where: int) -> bool:
-        try:
-            await self._reads.read_heads(where)
-        except (Corrupt, NotFound):
-            return False
-        return True
+        """See `Looking.look`."""
+        return await self._looking.look(number, held)
 
     # -- items that came ----------------------------------------------------------------------
 
@@ -314,15 +165,8 @@ class Mending:
         segment.unread = False
         self._shelf.files.forget(segment.number)
         if any(where is None for where in wound.wanted.values()):
-            await self._read_again(segment)
+            await self._shelf.index_again(segment)
         return True
-
-    async def _read_again(self, segment: Segment) -> None:
-        """Its index: it knows now what was lost."""
-        segment.column, chronicle = await self._shelf.read_again(segment)
-        segment.last = segment.column.last
-        segment.reach = max(segment.reach, segment.last)
-        self._shelf.unindexed.append((segment, chronicle))
 
     async def _patches(self, wound: Wound) -> list[Patch]:
         """
@@ -366,7 +210,7 @@ class Mending:
             for position in range(first, last + 1):
                 crc = await self._crc(wound, position)
                 digest = chain(digest, position, crc)
-                where = _at(places, position - segment.first)
+                where = place_at(places, position - segment.first)
                 if where == LOST:
                     offset = wound.survey.loose.get(crc)
                     if offset is None:
@@ -384,7 +228,10 @@ class Mending:
             if number not in self._shelf:
                 raise UnfitError("the segment before its beginning is gone")
             before = self._shelf.get(number)
-            known, size = await self._ended(before), before.size
+            ended, size = await self._shelf.ended(before), before.size
+            if ended is None:
+                raise UnfitError("no index says what its beginning was")
+            known = ended
         if segment.uuid != known.uuid:  # the store took another name when it began
             known = known.copy()
             known.rename(segment.uuid)
@@ -399,16 +246,6 @@ class Mending:
             flags=FLAG_REWRITTEN if segment.rewritten else 0,
         )
         return Patch(0, record), known.start_count, durable
-
-    async def _ended(self, segment: Segment) -> Chronicle:
-        """As things stood at its end."""
-        for each, chronicle in self._shelf.unindexed:
-            if each is segment:
-                return chronicle
-        head = await read_index_head(self._disk, segment.number)
-        if head is None or not head.sealed:
-            raise UnfitError("no index says what its beginning was")
-        return head.chronicle
 
     async def _is_as_seen(self, wound: Wound, file: File, unread: Unread) -> bool:
         """Nothing else of it is damaged, and the disk gave what it gave when it was looked at."""
@@ -449,10 +286,6 @@ class Mending:
                 await self._disk.unlink(name + ASIDE)
             raise self._writer.full() from error
         return whole
-
-
-def _at(places: Sequence[int], index: int) -> int:
-    return places[index] if 0 <= index < len(places) else LOST
 
 
 async def _copy(old: File, new: File, size: int, unread: Unread) -> None:

@@ -227,6 +227,22 @@ class Shelf:
         segment.unread = bool(unread) and LOST in recovery.column.places
         return recovery.column, recovery.chronicle
 
+    async def index_again(self, segment: Segment) -> None:
+        """As its records are now: what was lost of it is there, or its file of the index is not."""
+        segment.column, chronicle = await self.read_again(segment)
+        segment.last = segment.column.last
+        segment.reach = max(segment.reach, segment.last)
+        if segment.number in self:  # else it was dropped meanwhile
+            self.unindexed.append((segment, chronicle))
+
+    async def ended(self, segment: Segment) -> Chronicle | None:
+        """How things stood at the end of a sealed one; None: no index says so."""
+        for each, chronicle in self.unindexed:
+            if each is segment:
+                return chronicle
+        head = await read_index_head(self.disk, segment.number)
+        return head.chronicle if head is not None and head.sealed else None
+
     async def _read(self, segment: Segment) -> array[int] | None:
         """None: the file is missing or damaged; the column was made again."""
         file = None
@@ -238,9 +254,7 @@ class Shelf:
                 raise Corrupt(f"{index_file(segment.number)} is not the index of its segment")
             return await places_in(file, head)
         except (Corrupt, OSError):
-            segment.column, chronicle = await self.read_again(segment)
-            if segment.number in self:  # else it was dropped meanwhile
-                self.unindexed.append((segment, chronicle))
+            await self.index_again(segment)
             return None
         finally:
             if file is not None:
@@ -251,8 +265,7 @@ class Shelf:
             return Chronicle(segment.uuid)
         if before is None or before.number != segment.number - 1:
             return None
-        head = await read_index_head(self.disk, before.number)
-        return None if head is None else head.chronicle
+        return await self.ended(before)
 
     def _holds(self, index: int, position: int) -> bool:
         segment = self.segments[index]

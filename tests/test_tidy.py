@@ -57,6 +57,7 @@ SHELLS = {
     "node/forgetting.py": {"trio"},
     "node/sparse.py": {"trio"},
     "node/mending.py": {"trio"},
+    "node/wounds.py": {"trio"},
     "node/numberfolder.py": {"trio"},
     "node/reading.py": {"trio"},
     "node/waiters.py": {"trio"},

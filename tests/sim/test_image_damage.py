@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from duckrow.node.errors import Damaged
-from duckrow.node.mending import Wound
 from duckrow.node.segments import index_file, segment_file, segment_number
+from duckrow.node.wounds import Wound
 from sim.clusterkit import BODY
 from sim.imagekit import KEEP, LONG, forgotten, imaged, old_index
 from sim.pairkit import Split, everything, play
