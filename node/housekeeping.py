@@ -35,6 +35,7 @@ from .places import Places, bytes_between, offset_of
 from .reserve import OK
 from .row import Bundle, Item
 from .scrub import Pace, at_once
+from .segments import segment_file
 from .snapshots import IDLE_SHARE, KEPT, Identity, Snapshots, place_chunk
 from .state import oldest_waiting
 from .upkeep import Plan
@@ -302,10 +303,20 @@ class Housekeeping:
 
     async def _scrub_index(self, pace: Pace) -> list[Damage]:
         numbers = self._keeper.numbers
-        damages = await self._folder.scrub(numbers, pace)
+        damages = await self._folder.scrub(numbers, pace) + self._lost()
         if any(not damage.mended for damage in damages):
             numbers.on_lost()
         return damages
+
+    def _lost(self) -> list[Damage]:
+        """Segments in which something is alive, and that are gone: of those of an image nothing else tells which
+        there were.
+        """
+        there = {segment.number for segment in self._store.segments()}
+        newest = max(there, default=0)  # that is known here
+        held = self._keeper.numbers.usage.held()
+        lost = [number for number in held if number < newest and number not in there]
+        return [Damage(segment_file(number), 0, 0, "the whole file") for number in lost]
 
     async def _scrub_snapshots(self, pace: Pace) -> list[Damage]:
         damages = await self._snapshots.scrub(pace)

@@ -31,6 +31,30 @@ def test_damage_in_what_came_with_an_image_is_made_good_by_another_one() -> None
     assert sum("m3 image_taken" in note for note in split.notes) == 2
 
 
+def test_a_file_that_came_with_an_image_and_is_gone_with_its_index_comes_with_another_one() -> None:
+    """The row knows only between which numbers they were; what was pruned, and what was lost, looked the same."""
+
+    async def script(split: Split) -> None:
+        path = (await imaged(split))[-1]
+        number = segment_number(path.removeprefix("row/"))
+        assert number is not None
+        split.kill("m", 3)
+        folder = await split.world.host("m3").media.disk().folder("row")
+        for name in (segment_file(number), index_file(number)):
+            await folder.unlink(name)
+        split.start_bridge(3)
+        with trio.fail_after(200):
+            while split.replaced.count(3) < 2:
+                await trio.sleep(0.2)
+        await split.until()
+        await everything(split.nodes[3])
+        await split.end()
+
+    split = play(1, script, keep=KEEP, scrub_seconds=100)
+    assert sum("m3 image_taken" in note for note in split.notes) == 2
+    assert any("n3 damaged" in note and "the whole file" in note for note in split.notes)
+
+
 def test_where_nothing_happens_one_image_makes_good_what_came_behind_another_one() -> None:
     """What it took the place of had no item, and seemed to go on behind it: image after image was taken,
     hundreds in a second, until the disk was full.
