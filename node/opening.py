@@ -181,10 +181,13 @@ class _Opener:
             self._opened.unindexed.append((segment, chronicle.copy()))
         if self._opened.unindexed and self._opened.unindexed[-1][0] is self._opened.segments[-1]:
             self._opened.unindexed.pop()  # nothing was kept after it: it is the open one
+        last = kept[-1].number if kept else base
         # An index is written of what is durable; of a sealed one, when the next one was, too.
         indexes = {**self._found.left, **self._found.indexes}
         there = max((number + index.sealed for number, index in indexes.items()), default=0)
-        if there > (kept[-1].number if kept else base):
+        if kept and kept[-1].opening is not None and kept[-1].opening.is_of_image:
+            there = max(there, last + 1)  # it got its name when the BASE behind it was durable
+        if there > last:
             recovery.lose_end(there, 0)
         recovery.finish()
         return recovery, kept

@@ -134,8 +134,7 @@ class Generations:
         self._machine.media.disarm()
         self._judge(journal.recovered)
         if self._bodies and journal.store.chronicle.base is None:
-            self.refused = "the image went with the end of the row"
-            return
+            self._bodies = {}  # the image went with the end of the row
         self._no_file_is_left_over(journal.store)
         await self._judge_content(journal.store)
         if self._lacks and self._rng.random() < 0.5:

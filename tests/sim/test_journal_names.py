@@ -8,6 +8,8 @@ import pytest
 
 from duckrow.node.env import Env
 from duckrow.node.errors import Corrupt
+from duckrow.node.forms import BaseForm, encode_view
+from duckrow.node.incoming import Incoming
 from duckrow.node.journal import Journal, Recovered
 from duckrow.node.records import PREFIX_BYTES
 from duckrow.node.registerform import Register
@@ -445,6 +447,36 @@ def test_the_index_of_a_file_that_was_lost_says_how_far_the_row_had_come_though_
     assert (found.position, found.damaged) == (3, True)
     assert found.uuid != tale.uuid
     assert "row/00000003.pos" not in machine.media.paths()
+
+
+def test_what_came_with_an_image_says_that_the_row_went_on_behind_it() -> None:
+    """Its name is durable later than what says where the row begins, which looked torn where its file was empty: the
+    row before the image was back, with the old name, and with what lay in the image as if it had been received.
+    """
+    machine, tale = Machine(22), Tale()
+    numbers: list[int] = []
+
+    async def take(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        store, view = journal.store, tale.now.installed
+        assert view is not None
+        number = await store.images.reserve(3, 1, 1)
+        incoming = Incoming(store.disk, store.chronicle.copy(), 3, 1, 1, number)
+        await incoming.write_state(0, b"state")
+        await incoming.write(1, [])
+        files, taken = await incoming.finish()
+        await journal.rebase(BaseForm(3, bytes(16), encode_view(view), files), taken)
+        numbers.append(number)
+
+    async def lose(env: Env) -> None:
+        await (await env.disk.folder("row")).unlink(index_file(numbers[0]))
+
+    machine.run(tale.life(take, orderly=False))
+    machine.run(lose)
+    machine.media.pages(f"row/{segment_file(numbers[0] + 1)}").truncate(0)
+    found = machine.run(opened)
+    assert (found.position, found.damaged) == (1, True)
+    assert found.uuid != tale.uuid
 
 
 def test_a_row_of_which_an_index_speaks_is_not_taken_for_one_that_never_began() -> None:
