@@ -122,6 +122,8 @@ class Scrubbing:
     unread: Unread = attrs.field(factory=list, init=False)  # whoever reads for it adds to this
     _digest: bytes = attrs.field(default=b"", init=False)  # empty: not known after damage
     _position: int = attrs.field(default=0, init=False)
+    # Bundles of which nothing seems to be left, by place, and their topics.
+    _hollow: dict[int, tuple[Record, tuple[str, ...]]] = attrs.field(factory=dict, init=False)
 
     def run(self) -> Reads:
         segment, offset = self.segment, 0
@@ -178,15 +180,23 @@ class Scrubbing:
             return
         split = split_heads(heads, form.commands)
         at = start + form.heads_length
+        left_out, stays = dict[str, None](), False
         for head, (offset, length, crc) in zip(
             split, bodies(split, start + padded(form.heads_length)), strict=True
         ):
             self._check_padding(window, base, at, offset)
-            body = window[offset - base : offset - base + length]
-            if crc32c(body) != crc and not self._is_left_out(body, offset):
-                self._tell(offset, length, "a body", topics=(decode_head(head).topic,))
             at = offset + length
+            body = window[offset - base : at - base]
+            if crc32c(body) == crc:
+                stays |= length > 0
+            elif self._is_left_out(body, offset):
+                left_out[decode_head(head).topic] = None
+            else:
+                stays = True
+                self._tell(offset, length, "a body", topics=(decode_head(head).topic,))
         self._check_padding(window, base, at, record.end)
+        if left_out and not stays:
+            self._hollow[place(self.segment.number, record.offset)] = record, tuple(left_out)
 
     def _is_left_out(self, body: bytes, offset: int) -> bool:
         return (
@@ -205,6 +215,13 @@ class Scrubbing:
         ):
             self._tell(record.offset, PREFIX_BYTES, f"what came before position {item.position}")
         self._position, self._digest = item.position, item.digest
+        if (hollow := self._hollow.pop(item.place, None)) is not None:
+            self._tell_hollow(*hollow)
+
+    def _tell_hollow(self, record: Record, topics: tuple[str, ...]) -> None:
+        """Its place is known here, so a rewrite would have left all of it out: zeros took what was alive."""
+        length = record.end - record.body_offset
+        self._tell(record.body_offset, length, "bodies that were alive", topics=topics)
 
     def _check_gap(self, record: Record) -> None:
         gap = GapForm.decode(record.head)

@@ -92,6 +92,11 @@ class Survey(Scrubbing):
             self.hurt[item.position] = item
         self._seen = item.position, item.digest
 
+    def _tell_hollow(self, record: Record, topics: tuple[str, ...]) -> None:
+        item, self._record = self._record, record
+        Scrubbing._tell_hollow(self, record, topics)
+        self._record = item
+
     def _check_gap(self, record: Record) -> None:
         Scrubbing._check_gap(self, record)
         gap = GapForm.decode(record.head)

@@ -359,6 +359,32 @@ def test_a_live_body_that_the_disk_does_not_give_is_damaged_and_was_not_left_out
     run(machine, work)
 
 
+def test_zeros_over_a_whole_body_that_is_alive_are_seen_by_a_scrub() -> None:
+    """They looked as if a rewrite had left it out: only who read it heard of it."""
+    machine = Machine(1)
+
+    async def work(row: LoneRow, story: Story) -> None:
+        live, _ = await rewrite(row, story)
+        assert not await row.store.scrub()
+        item = live[1]
+        (body,) = (await row.store.read_heads(item.place)).bodies
+        machine.media.pages(PATH).write(body.offset, bytes(body.length))
+
+        (damage,) = await row.store.scrub()
+        assert damage.what == "bodies that were alive"
+        assert (damage.first, damage.last) == (item.position, item.position)
+        wound = await row.store.mending.look(DEAD, {})
+        assert wound is not None
+        assert wound.lacking == [item.position]
+        wound.give(item)
+        assert await row.store.mending.refuse(wound) == []
+        assert await row.store.mending.mend(wound)
+        assert not await row.store.scrub()
+        assert await row.store.read_items(item.position, 1, bodies=True) == [item]
+
+    run(machine, work)
+
+
 def test_a_live_body_that_was_cut_off_is_damaged_and_was_not_left_out() -> None:
     """Nothing of it is there, and that looked like a hole."""
     machine = Machine(1)
