@@ -121,10 +121,15 @@ class Net:
                 if delay is not None:
                     link.delay = link.jitter = delay
 
-    def reset_some(self, probability: float) -> int:
-        """Resets in the middle of whatever is going on, as of a router that forgot its table."""
+    def reset_some(self, probability: float, *ends: str) -> int:
+        """Resets in the middle of whatever is going on, as of a router that forgot its table.
+
+        `ends`: only between these two hosts.
+        """
         count = 0
         for stream in list(self._streams):
+            if ends and {stream.host.name, stream.peer.host.name} != {*ends}:
+                continue
             if not stream.closed and not stream.broken and self.rng.random() < probability:
                 stream.break_off()
                 stream.peer.break_off()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import trio
@@ -67,12 +67,16 @@ class Split:
             note = partial(self._note, f"m{id_}")
             bridge = await Bridge.open(env, options, note)
             attach = Attach(bridge, note)
+            self.on_bridge(bridge)
             self.bridges[id_] = bridge
             async with trio.open_nursery() as nursery:
                 await nursery.start(env.net.serve, attach.handle, NODE_PORT)
                 nursery.start_soon(bridge.run)
 
         self.world.start(f"m{id_}", main)
+
+    def on_bridge(self, bridge: Bridge) -> None:
+        """For a scenario that looks into it, or makes it rare."""
 
     def start_node(self, id_: int) -> None:
         async def main(env: Env) -> None:
@@ -199,6 +203,9 @@ async def everything(node: Keeper) -> list[tuple[int, int]]:
             after = batch.first + batch.count - 1
 
 
+S = TypeVar("S", bound=Split)
+
+
 def play(
     seed: int,
     script: Callable[[Split], Awaitable[None]],
@@ -208,17 +215,18 @@ def play(
     **more: Any,
 ) -> Split:
     world = World(seed, tolerate=tolerate)
-    found: list[Split] = []
+    split = Split(world, mesh(3) if links is None else links, level, **more)
+    return play_in(split, script)
 
-    async def main(world: World) -> None:
-        split = Split(world, mesh(3) if links is None else links, level, **more)
-        found.append(split)
+
+def play_in(split: S, script: Callable[[S], Awaitable[None]]) -> S:
+    async def main(_world: World) -> None:
         try:
             await script(split)
         except BaseException as error:
             error.add_note("\n".join(split.notes[-400:]))
             raise
 
-    world.run(main)
-    assert world.handler_errors == []
-    return found[0]
+    split.world.run(main)
+    assert split.world.handler_errors == []
+    return split
