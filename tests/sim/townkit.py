@@ -13,6 +13,7 @@ from duckrow.bridge.attach import Attach
 from duckrow.bridge.process import Bridge
 from duckrow.node.alone import Options
 from duckrow.node.bridged import open_bridged
+from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.clientcalls import Receipt
 from duckrow.node.env import Env
 from duckrow.node.events import unheard
@@ -58,9 +59,13 @@ class Town:
         id_ = int(env.name[1:])
         store = StoreOptions(scrub_seconds=0)
         options = Options(store=store, housekeeping=HousekeepingOptions(snapshot_items=50))
-        async with open_bridged(env, f"m{id_}", NODE_PORT, options) as keeper:
-            self.nodes[id_] = keeper
-            await serve(env, keeper, unheard, trio.Event())
+        while True:
+            try:
+                async with open_bridged(env, f"m{id_}", NODE_PORT, options) as keeper:
+                    self.nodes[id_] = keeper
+                    await serve(env, keeper, unheard, trio.Event())
+            except* ReplacedError:
+                self.nodes.pop(id_, None)  # an image came, and it begins anew
 
     def kill(self, id_: int, *, power: bool = False) -> None:
         """Both of its processes."""
@@ -99,7 +104,7 @@ class Town:
         )
 
 
-def run(use: Use, seed: int = 1) -> None:
+def run(use: Use, seed: int = 1, tolerate: tuple[type[Exception], ...] = ()) -> None:
     done = trio.Event()
 
     async def main(world: World) -> None:
@@ -116,7 +121,7 @@ def run(use: Use, seed: int = 1) -> None:
         world.start("user", user)
         await done.wait()
 
-    World(seed).run(main)
+    World(seed, tolerate=tolerate).run(main)
 
 
 async def number_of(row: Client, given: Receipt) -> int | None:

@@ -1,0 +1,261 @@
+"""Clients run their programs while a town has bad days; then all that they were told is held against the row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import trio
+
+from duckrow.node import makers
+from duckrow.node.capture import state_hash
+from duckrow.node.errors import (
+    Conflict,
+    Disconnected,
+    DuckrowError,
+    Full,
+    NoQuorum,
+    NotFound,
+    Refused,
+    Timeout,
+)
+
+from .applied import Applied, Log
+from .programs import BLOCKED, DELETED, EXPECTED, Asked, Place, Program, Told, name_of
+from .scenario import ENDS
+from .townkit import IDS, Town, run
+
+KINDS = [
+    "reset",
+    "node",
+    "bridge",
+    "both",
+    "power",
+    "cut",
+    "heal",
+    "slow",
+    "full",
+    "image",
+    "blank",
+]
+CERTAIN = Full, NoQuorum, Refused, Conflict, NotFound  # nothing of it is written
+IN_PART = "were written"  # but so much of a call was
+END_SECONDS = 120.0  # in which all calls have an end
+FEW_LANES = 12
+ROOM = 1 << 40  # bytes
+
+
+class Days:
+    def __init__(self, town: Town, seed: int) -> None:
+        self._town, self._rng = town, random.Random(seed)
+        self.told = Told()
+        self.kinds = self._rng.sample(KINDS, self._rng.randint(1, 4))
+        self.told.forgets = self._rng.random() < 0.2
+
+    async def run(self) -> None:
+        town, rng, over, healed = self._town, self._rng, trio.Event(), trio.Event()
+        async with town.client(1) as row:
+            await row.create_topic("p", partitions=3)
+            await row.create_topic(EXPECTED)
+            policy = rng.choice(("block", "slot", "reject"))
+            await row.create_topic(BLOCKED, max_entries=5, when_full=policy)
+        if self.told.forgets:
+            node = town.nodes[1]
+            turn = makers.Turn(node.fresh_pid(), seq=1, time=node.wall_us())
+            await node.order(makers.settings(turn, {"lanes_max": FEW_LANES}))
+        with trio.move_on_after(END_SECONDS) as whole:
+            async with trio.open_nursery() as nursery:
+                for _ in range(rng.randint(2, 3)):
+                    program = Program(town, self.told, random.Random(rng.random()))
+                    nursery.start_soon(program.run, over)
+                nursery.start_soon(self._make_room, over)
+                nursery.start_soon(self._strike, healed)
+                await trio.sleep(rng.choice((1, 2, 4)))
+                healed.set()
+                over.set()
+        if whole.cancelled_caught:
+            self.told.problems.append("some calls have no end")
+        await town.until(self._all_act, 60)
+        async with town.client(1) as row:
+            await row.barrier()
+        await town.until(lambda: len({town.nodes[id_].state.position for id_ in IDS}) == 1)
+        if len({state_hash(town.nodes[id_].state) for id_ in IDS}) > 1:
+            self.told.problems.append("the nodes have different states in the end")
+
+    def _all_act(self) -> bool:
+        town = self._town
+        for id_ in IDS:
+            town.start(id_)
+        return all(
+            town.world.host(f"n{id_}").alive
+            and id_ in town.nodes
+            and town.nodes[id_].row.status().active
+            for id_ in IDS
+        )
+
+    def _all_know(self) -> bool:
+        """All nodes know the state: one may need an image, and another has it."""
+        town = self._town
+        return all(
+            town.world.host(f"m{i}").alive
+            and i in town.nodes
+            and not town.bridges[i].member.standing.stateless
+            for i in IDS
+        )
+
+    async def _make_room(self, over: trio.Event) -> None:
+        """And deletes a topic now and then; whoever produces to it makes it anew."""
+        rng = random.Random(self._rng.random())
+        while not over.is_set():
+            try:
+                async with self._town.client(*rng.sample(IDS, 2), timeout=1.0) as row:
+                    while not over.is_set():
+                        if rng.random() < 0.3:
+                            try:
+                                await row.delete_topic(DELETED)
+                            except NotFound:
+                                pass
+                        full = (await row.topic(BLOCKED)).partitions[0]
+                        if full.last >= full.first:
+                            await row.prune(BLOCKED, rng.randint(full.first, full.last))
+                        await trio.sleep(rng.uniform(0.02, 0.4))
+            except DuckrowError:
+                await trio.sleep(0.05)
+
+    async def _strike(self, healed: trio.Event) -> None:
+        town, rng = self._town, random.Random(self._rng.random())
+        world = town.world
+        while not healed.is_set():
+            await trio.sleep(rng.choice((0.01, 0.05, 0.2, 0.5, 1.0)))
+            kind, id_ = rng.choice(self.kinds), rng.choice(IDS)
+            match kind:
+                case "reset":
+                    world.net.reset_some(0.5)
+                case "node" | "bridge" | "both" | "power":
+                    for name in {"node": "n", "bridge": "m"}.get(kind, "nm"):
+                        if world.host(f"{name}{id_}").alive:
+                            world.kill(f"{name}{id_}", power=kind == "power")
+                    await trio.sleep(rng.choice((0.0, 0.01, 0.1, 0.5, 2.0)))
+                    town.start(id_)
+                case "cut":
+                    town.cut_off(id_)
+                    if rng.random() < 0.5:
+                        await trio.sleep(rng.choice((0.1, 0.5, 2.0, 4.0)))
+                        world.net.heal()
+                case "heal":
+                    world.net.heal()
+                case "slow":
+                    latency = rng.choice((0.0, 0.0, 0.01, 0.3))
+                    world.hosts[f"m{id_}"].media.sync_latency = latency
+                case "full":
+                    media = world.hosts[f"m{id_}"].media
+                    media.capacity = rng.choice((ROOM, media.used + rng.randint(0, 1 << 15)))
+                case "image" if self._all_know():
+                    town.bridges[id_].need_image()
+                case "blank" if self._all_know():
+                    del town.nodes[id_]
+                    if world.host(f"n{id_}").alive:
+                        world.kill(f"n{id_}")
+                    world.host(f"n{id_}").media.wipe()
+                    town.start(id_)
+        world.net.heal()
+        for id_ in IDS:
+            media = world.hosts[f"m{id_}"].media
+            media.sync_latency, media.capacity = 0.0, ROOM
+            town.start(id_)
+
+
+# -- what must hold -------------------------------------------------------------------------------
+
+
+def problems_of(told: Told, row: Applied) -> Iterator[str]:
+    logs = row.entries()
+    yield from told.problems
+    yield from row.problems
+    there: dict[bytes, dict[int, list[Place]]] = {}  # by value and topic id
+    for (id_, partition), log in logs.items():
+        for number, value in log.items():
+            there.setdefault(name_of(value), {}).setdefault(id_, []).append((partition, number))
+    for value, places in there.items():
+        if any(len(each) > 1 for each in places.values()):
+            yield f"{value!r} is there twice: {places}"
+    where = {
+        value: [place for each in of.values() for place in each] for value, of in there.items()
+    }
+    for asked in told.calls:
+        if asked.topic != DELETED:
+            yield from (f"{text}: {asked}" for text in _call(asked, where, told.forgets))
+    yield from _order(told.calls, where)
+    yield from _reads(told, row, logs)
+    for job, attempts in told.jobs.items():
+        found = [[value in where for value in each.values] for each in attempts]
+        if sum(any(each) for each in found) > 1:
+            yield f"job {job} is there more than once: {attempts}"
+        if any(any(each) and not all(each) for each in found):
+            yield f"job {job} is there in part: {attempts}"
+        if any(each.is_done for each in attempts) and not any(any(each) for each in found):
+            yield f"job {job} was told to be done: {attempts}"
+
+
+def _call(asked: Asked, where: dict[bytes, list[Place]], forgets: bool) -> Iterator[str]:
+    places = [where.get(value, []) for value in asked.values]
+    all_places = {place for each in places for place in each}
+    if asked.told is not None:
+        # What waits for room may be refused in the end, and so may what is of a lane that was forgotten.
+        is_sure = not asked.accepted or (asked.topic != BLOCKED and not forgets)
+        if is_sure and not all(places):
+            yield "told to be there, and is not"
+        if not {place for place in asked.told if place[1]} <= all_places:
+            yield f"is elsewhere: {all_places}"
+        if not {*asked.later} <= all_places:
+            yield f"is elsewhere than its receipt says: {all_places}"
+        if is_sure and not all(
+            isinstance(error, NoQuorum | Timeout) for error in asked.later_errors
+        ):
+            yield "its receipt was not honoured"
+    elif asked.error is not None and IN_PART not in str(asked.error):
+        # With an id an earlier call may have written it.
+        if isinstance(asked.error, CERTAIN) and all_places and asked.kind != "id":
+            yield f"certainly not written, and is at {all_places}"
+        if not isinstance(asked.error, (*CERTAIN, Timeout, Disconnected)):
+            yield "a strange error"
+
+
+def _order(calls: list[Asked], where: dict[bytes, list[Place]]) -> Iterator[str]:
+    """What a client produces when something was done is behind that."""
+    lines: dict[tuple[int, str], list[Asked]] = {}
+    for asked in calls:
+        if asked.kind in ("one", "many") and asked.topic != DELETED:
+            lines.setdefault((asked.client, asked.topic), []).append(asked)
+    for line in lines.values():
+        for index, one in enumerate(line):
+            before = [place for value in one.values for place in where.get(value, [])]
+            if one.kind == "many" and one.topic == "t" and before != sorted(before):
+                yield f"not in order: {one}, {before}"
+            last = dict(sorted(before))
+            for other in line[index + 1 :]:
+                after = [place for value in other.values for place in where.get(value, [])]
+                if one.ended <= other.began and any(n < last.get(p, 0) for p, n in after):
+                    yield f"not in order: {one} at {before}, then {other} at {after}"
+
+
+def _reads(told: Told, row: Applied, logs: dict[tuple[int, int], Log]) -> Iterator[str]:
+    ids = {name: id_ for id_, name in row.names.items() if name != DELETED}
+    for topic, partition, number, value in told.reads:
+        found = logs.get((ids[topic], partition), {}).get(number)
+        if found is None or name_of(found) != value:
+            yield f"read {value!r} at {number} of {topic}/{partition}, where {found!r:.30} is"
+
+
+def play(seed: int, row: Applied) -> Told:
+    found: list[Told] = []
+
+    async def use(town: Town) -> None:
+        days = Days(town, seed)
+        found.append(days.told)
+        await days.run()
+
+    run(use, seed, tolerate=ENDS)
+    problems = [*problems_of(found[0], row)]
+    assert not problems, "\n".join(problems[:4])
+    return found[0]
