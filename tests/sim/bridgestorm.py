@@ -26,6 +26,7 @@ from duckrow.node.storeoptions import FSYNC, LEVELS, MEMORY
 
 from .applied import Applied
 from .clusterkit import BODY, mesh
+from .media import Folder
 from .pairkit import Split, play_in
 from .scenario import ENDS
 from .world import World
@@ -42,6 +43,7 @@ FAULTS = {
     "image": 2,
     "index": 2,
     "new-disk": 1,
+    "backup": 2,
     "cut": 2,
     "full": 2,
 }
@@ -68,6 +70,7 @@ class Storm(Split):
     rng: random.Random = attrs.field(factory=random.Random)
     orders: dict[bytes, Order] = attrs.field(factory=dict)  # by pid
     forgot: dict[int, None] = attrs.field(factory=dict)  # machines, what only they had
+    backups: dict[int, Folder] = attrs.field(factory=dict)  # of disks of nodes, by machine
     is_calm: bool = False
     faults: Sequence[str] = tuple(FAULTS)
 
@@ -158,6 +161,12 @@ class Storm(Split):
                     self.kill("m", id_)
                     bridge_host.media.wipe()
                     self.forgot[id_] = None
+            case "backup" if runs and self.others_know(id_):
+                self.kill("n", id_)
+                if id_ in self.backups:
+                    node_host.media.put_back(self.backups.pop(id_))
+                else:
+                    self.backups[id_] = node_host.media.backup()
             case "cut":
                 one, two = rng.sample([*self.links], 2)
                 world.net.cut(f"m{one}", f"m{two}")

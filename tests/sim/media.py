@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -107,6 +108,16 @@ class Media:
         """A new disk is in its place."""
         self.kill()
         self._root, self._blocks = Folder(), 0
+
+    def backup(self) -> Folder:
+        """All that lies there, while nobody runs."""
+        return deepcopy(self._root)
+
+    def put_back(self, backup: Folder) -> None:
+        """What lay there when the copy was made, and nothing else."""
+        self.wipe()
+        self._root = deepcopy(backup)
+        self._blocks = sum(pages.allocated for _, pages in self._files(self._root, ""))
 
     def calm(self) -> None:
         """No error and no crash is to come; what is damaged stays so."""
