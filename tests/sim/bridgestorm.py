@@ -265,6 +265,8 @@ def storm(seed: int, row: Applied, level: str | None = None) -> Storm:
         faults=["link", *rng.sample([*FAULTS], rng.randint(2, 5))],
     )
 
+    drawn.world.buggify = rng.choice((0.0, 0.25))
+
     async def script(storm: Storm) -> None:
         storm.start_all()
         await storm.until()

@@ -13,7 +13,6 @@ from functools import partial
 from math import inf
 from typing import Any
 
-import attrs
 import trio
 
 from duckrow.node import columns, makers
@@ -22,60 +21,13 @@ from duckrow.node.commands import Command
 from duckrow.node.errors import DuckrowError, Exists, NotFound
 from duckrow.node.trioclient import Client
 
+from .told import BLOCKED, DELETED, Asked, Attempt, Job, Told, name_of
 from .townkit import IDS, Town
 
-Place = tuple[int, int]  # partition and number
-Job = tuple[bytes, int]  # writer and batch
 JOB_TOPICS = (("t", 1), ("p", 3))
-BLOCKED, DELETED = "b", "d"  # a topic that is full at times; one that comes and goes
 EXPECTED = "e"  # only appended to
 PATIENCE = 0.3, 1.0, 3.0  # seconds
 GIVEN_UP = 0.15  # of the calls
-
-
-@attrs.define(eq=False)
-class Asked:
-    """One call that produces, and what became of it as far as it was told."""
-
-    client: int  # one life of a client
-    kind: str
-    topic: str
-    values: list[bytes]
-    began: float
-    accepted: bool = False
-    ended: float = inf
-    told: list[tuple[int, int | None]] | None = (
-        None  # partitions and numbers; None: it failed, or was given up
-    )
-    error: DuckrowError | None = None
-    receipt: str = ""
-    later: list[Place] = attrs.field(factory=list)  # as the receipt said later
-    later_errors: list[DuckrowError] = attrs.field(factory=list)
-
-
-@attrs.define(eq=False)
-class Attempt:
-    """At a job: all of it is there, or nothing."""
-
-    values: list[bytes] = attrs.field(factory=list)
-    is_done: bool = False  # as it was told
-
-
-@attrs.define
-class Told:
-    """What all clients were told."""
-
-    calls: list[Asked] = attrs.field(factory=list)
-    reads: list[tuple[str, int, int, bytes]] = attrs.field(factory=list)
-    jobs: dict[Job, list[Attempt]] = attrs.field(factory=dict)
-    problems: list[str] = attrs.field(factory=list)
-    forgets: bool = False  # the row has room for few lanes
-    clients: int = 0
-    values: int = 0
-
-    def fresh(self) -> bytes:
-        self.values += 1
-        return b"<%d>" % self.values
 
 
 class Program:
@@ -86,11 +38,13 @@ class Program:
         self._high: dict[tuple[str, int], int] = {}  # the highest number that this client was told
         self._writer = b"w%d" % rng.randrange(3)
         self._batch = 1
+        self._flushing = trio.Lock()
 
     async def run(self, stop: trio.Event) -> None:
         rng = self._rng
         acts = [self._produce] * 6 + [self._produce_many] * 2 + [self._read] * 3
         acts += [self._barrier, self._job, self._with_id, self._append, self._look, self._ask_later]
+        acts += [self._unwatched]
         while not stop.is_set():
             self._told.clients += 1
             self._client, self._high = self._told.clients, {}
@@ -136,7 +90,9 @@ class Program:
         except DuckrowError as error:
             asked.error = error
         else:
-            if kind == "many":
+            if kind == "none":
+                asked.told = []
+            elif kind == "many":
                 asked.told = [(partition, number) for _, partition, number in found]
             else:
                 asked.told, asked.receipt = [(found.partition, found.number)], str(found)
@@ -166,6 +122,19 @@ class Program:
         whole = [value + large for value in values]
         call = partial(row.produce_many, topic, whole, keys=keys, wait=wait, timeout=timeout)
         await self._call("many", topic, values, call, accepted=wait == "accepted")
+
+    async def _unwatched(self, row: Client) -> None:
+        """Whoever waits for a flush by itself is told of these by it, and perhaps of earlier ones."""
+        values = [self._told.fresh() for _ in range(self._rng.randint(1, 6))]
+
+        async def call() -> None:
+            for value in values:
+                await row.produce(topic, value, wait="none")
+            await row.flush()
+
+        topic = self._rng.choice("tp")
+        async with self._flushing:
+            await self._call("none", topic, values, call)
 
     async def _with_id(self, row: Client) -> None:
         """Again and again, until it is known."""
@@ -306,7 +275,3 @@ def _stage(
 
 def _commit(job: Job, stages: Sequence[tuple[int, int]]) -> Wish[Any]:
     return Wish(lambda core: core.order(lambda turn: makers.commit(turn, *job, stages)))
-
-
-def name_of(value: bytes) -> bytes:
-    return bytes(value[: bytes(value[:20]).index(b">") + 1])

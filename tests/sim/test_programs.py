@@ -9,7 +9,7 @@ import pytest
 from duckrow.node.errors import Timeout
 
 from .applied import applied
-from .programs import Told
+from .told import Told
 from .townstorm import play
 
 
@@ -30,7 +30,7 @@ def test_whatever_clients_do_and_whatever_dies_all_that_they_are_told_is_so() ->
     calls = [asked for each in told for asked in each.calls]
     kinds = Counter(asked.kind for asked in calls if asked.told is not None)
     jobs = [attempts for each in told for attempts in each.jobs.values()]
-    assert all(kinds[kind] > 10 for kind in ("one", "many", "id", "append")), kinds
+    assert all(kinds[kind] > 10 for kind in ("one", "many", "none", "id", "append")), kinds
     assert sum(isinstance(asked.error, Timeout) for asked in calls) > 5
     assert sum(any(attempt.is_done for attempt in attempts) for attempts in jobs) > 10
     assert any(len(attempts) > 2 for attempts in jobs), "done again"

@@ -104,7 +104,12 @@ class Town:
         )
 
 
-def run(use: Use, seed: int = 1, tolerate: tuple[type[Exception], ...] = ()) -> None:
+def run(
+    use: Use,
+    seed: int = 1,
+    tolerate: tuple[type[Exception], ...] = (),
+    buggify: float = 0.0,
+) -> None:
     done = trio.Event()
 
     async def main(world: World) -> None:
@@ -121,7 +126,9 @@ def run(use: Use, seed: int = 1, tolerate: tuple[type[Exception], ...] = ()) -> 
         world.start("user", user)
         await done.wait()
 
-    World(seed, tolerate=tolerate).run(main)
+    world = World(seed, tolerate=tolerate)
+    world.buggify = buggify
+    world.run(main)
 
 
 async def number_of(row: Client, given: Receipt) -> int | None:
