@@ -81,7 +81,8 @@ def problems_of(told: Told, row: Applied) -> Iterator[str]:
         for number, value in log.items():
             there.setdefault(name_of(value), {}).setdefault(id_, []).append((partition, number))
     for value, places in there.items():
-        if any(len(each) > 1 for each in places.values()):
+        # A late copy of the first batch of a lane that was forgotten begins it once more.
+        if any(len(each) > 1 for each in places.values()) and not told.forgets:
             yield f"{value!r} is there twice: {places}"
     where = {
         value: [place for each in of.values() for place in each] for value, of in there.items()
@@ -89,7 +90,7 @@ def problems_of(told: Told, row: Applied) -> Iterator[str]:
     for asked in told.calls:
         if asked.topic != DELETED:
             yield from (f"{text}: {asked}" for text in _call(asked, where, told.forgets))
-    yield from _order(told.calls, where)
+    yield from () if told.forgets else _order(told.calls, where)
     yield from _reads(told, row, logs)
     for job, attempts in told.jobs.items():
         found = [[value in where for value in each.values] for each in attempts]
