@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from duckrow.node.effects import Code, Result
+from duckrow.node.unsettled import Unsettled
 
 from .applied import applied
 from .bridgestorm import NOT_WRITTEN, Order, storm
@@ -32,6 +33,14 @@ def test_what_a_node_says_holds_whatever_is_cut_or_dies_between_it_and_its_bridg
     assert told[Code.ORDERED] > 500
     assert told[Code.WAITING] > 100, "accepted"
     assert all(told[kind] > 10 for kind in NOT_WRITTEN), told
+
+
+def test_who_believes_a_refusal_of_what_a_bridge_was_given_twice_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Unsettled, "is_doubted", lambda _unsettled, _head: False)
+    with pytest.raises(AssertionError, match="never written"):
+        seeds(2, 4)
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from duckrow.node import ids
 from duckrow.node.errors import Timeout
 
 from .applied import applied
@@ -34,6 +35,12 @@ def test_whatever_clients_do_and_whatever_dies_all_that_they_are_told_is_so() ->
     assert sum(isinstance(asked.error, Timeout) for asked in calls) > 5
     assert sum(any(attempt.is_done for attempt in attempts) for attempts in jobs) > 10
     assert any(len(attempts) > 2 for attempts in jobs), "done again"
+
+
+def test_a_row_that_remembers_no_ids_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "look", lambda *_: None)
+    with pytest.raises(AssertionError, match="there twice"):
+        seeds(4, 4)
 
 
 @pytest.mark.long
