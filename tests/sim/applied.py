@@ -31,6 +31,7 @@ class Applied:
     problems: list[str] = attrs.field(factory=list)
     names: dict[int, str] = attrs.field(factory=dict)  # of topics, by id
     done: dict[tuple[bytes, int], list[Result]] = attrs.field(factory=dict)  # by pid and seq
+    read: dict[tuple[int, int, int], bytes] = attrs.field(factory=dict)  # in the end, by topic id
     _effects: dict[int, list[Effect]] = attrs.field(factory=dict)
     _hashes: dict[int, bytes] = attrs.field(factory=dict)
     _commands: dict[int, list[tuple[bytes, bytes]]] = attrs.field(factory=dict)
@@ -77,8 +78,13 @@ class Applied:
         return logs
 
     def _values(self, effect: Appended) -> list[bytes]:
-        _, body = self._commands[effect.position][effect.index]
-        return columns.decode(body).value_list(0, effect.count)
+        commands = self._commands.get(effect.position, [])
+        if _size(commands):
+            return columns.decode(commands[effect.index][1]).value_list(0, effect.count)
+        # All nodes read it again for the heads alone, as after all of them were away at once.
+        place = effect.topic_id, effect.partition
+        numbers = range(effect.first, effect.first + effect.count)
+        return [self.read.get((*place, number), b"") for number in numbers]
 
 
 def _size(commands: list[tuple[bytes, bytes]]) -> int:

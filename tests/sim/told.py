@@ -79,7 +79,8 @@ def problems_of(told: Told, row: Applied) -> Iterator[str]:
     there: dict[bytes, dict[int, list[Place]]] = {}  # by value and topic id
     for (id_, partition), log in logs.items():
         for number, value in log.items():
-            there.setdefault(name_of(value), {}).setdefault(id_, []).append((partition, number))
+            if value:
+                there.setdefault(name_of(value), {}).setdefault(id_, []).append((partition, number))
     for value, places in there.items():
         # A late copy of the first batch of a lane that was forgotten begins it once more.
         if any(len(each) > 1 for each in places.values()) and not told.forgets:
@@ -87,8 +88,10 @@ def problems_of(told: Told, row: Applied) -> Iterator[str]:
     where = {
         value: [place for each in of.values() for place in each] for value, of in there.items()
     }
+    # What was pruned before anybody read it may be known by its numbers alone.
+    all_known = all(value for log in logs.values() for value in log.values())
     for asked in told.calls:
-        if asked.topic != DELETED:
+        if asked.topic != DELETED and (all_known or asked.topic != BLOCKED):
             yield from (f"{text}: {asked}" for text in _call(asked, where, told.forgets))
     yield from () if told.forgets else _order(told.calls, where)
     yield from _reads(told, row, logs)
@@ -153,4 +156,4 @@ def _reads(told: Told, row: Applied, logs: dict[tuple[int, int], Log]) -> Iterat
 
 
 def name_of(value: bytes) -> bytes:
-    return bytes(value[: bytes(value[:20]).index(b">") + 1])
+    return bytes(value[:20]).partition(b">")[0] + b">"
