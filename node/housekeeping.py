@@ -31,7 +31,7 @@ from .giving import Send, give
 from .keeper import Keeper
 from .limits import FOLLOWABLE_BYTES_MIN, MIB
 from .numberfolder import NumberFolder
-from .places import Places, bytes_between, offset_of
+from .places import NOWHERE, Places, bytes_between, offset_of, segment_of
 from .reserve import OK
 from .row import Bundle, Item
 from .scrub import Pace, at_once
@@ -315,7 +315,8 @@ class Housekeeping:
         there = {segment.number for segment in self._store.segments()}
         newest = max(there, default=0)  # that is known here
         held = self._keeper.numbers.usage.held()
-        lost = [number for number in held if number < newest and number not in there]
+        nowhere = segment_of(NOWHERE)  # whoever reads from there asks for it
+        lost = [number for number in held if nowhere < number < newest and number not in there]
         return [Damage(segment_file(number), 0, 0, "the whole file") for number in lost]
 
     async def _scrub_snapshots(self, pace: Pace) -> list[Damage]:

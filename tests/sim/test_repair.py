@@ -17,6 +17,7 @@ from duckrow.node.places import offset_of, segment_of
 from duckrow.node.reading import Pull
 from duckrow.node.records import RecordKind, decode, seed_of
 from duckrow.node.row import Item
+from duckrow.node.scrub import at_once
 from duckrow.node.segments import index_file, segment_file
 from duckrow.node.server import Server, ServerOptions
 from duckrow.node.values import position_of
@@ -612,6 +613,8 @@ def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read(
         split.world.net.heal()
         await split.until()
         if restart:
+            index, _ = split.nodes[3].row.caches
+            assert not await index(at_once)  # no file of that number is gone
             with pytest.raises(Damaged):
                 await split.nodes[3].reader.pull(Pull("w", after=0))
         if away:
