@@ -70,6 +70,7 @@ class Generations:
             False  # something cannot be read; what is written to that sector cannot, either
         )
         self._zeroed: set[int | None] = set()  # segments in which there may be zeros now
+        self._unsaid: set[int | None] = set()  # segments whose index was hit
         self._torn = False  # and what was hit may look like a torn tail
         self._powerless = False  # since something was synced
         self._lacks: set[int] = set()  # positions and places that could not be read last time
@@ -89,6 +90,7 @@ class Generations:
         self._spoilt |= any(hit.how == "spoil" for hit in self._hits)
         zeroed = [hit.path for hit in self._hits if hit.how in ("zeros", "spoil")]
         self._zeroed |= {segment_number(path.removeprefix("row/")) for path in zeroed}
+        self._unsaid |= {index_number(hit.path.removeprefix("row/")) for hit in self._hits}
         self._torn |= self._powerless or hits_claim(self._hits, newest, size)
 
     def _paths(self) -> list[str]:
@@ -178,9 +180,12 @@ class Generations:
         lacks = await self._unread(store)
         there = [path.removeprefix("row/") for path in self._machine.media.paths()]
         for each in lacks:
-            if each in self._bodies and index_file(segment_of(each)) not in there:
-                continue  # nor its segment, as it seems: a BASE does not tell which there were
-            of = {segment_of(each)} if each in self._bodies else await store.holders(each)
+            number = segment_of(each)
+            if each in self._bodies and (
+                index_file(number) not in there or (each in self._lacks and number in self._unsaid)
+            ):
+                continue  # only its index told of what is gone, and it was told while that was there
+            of = {number} if each in self._bodies else await store.holders(each)
             assert any(
                 damage.first <= each <= damage.last
                 or segment_number(damage.file) in of
