@@ -382,8 +382,11 @@ class Opening(NamedTuple):
 
     @property
     def is_of_image(self) -> bool:
-        """It came with one (incoming.py): every other but the first of a row has one before it."""
-        return self.segment > 1 and not self.before
+        """It came with one (incoming.py): every other but the first of a row has one before it, and knows starts.
+
+        Damage may have emptied that one, or hidden those.
+        """
+        return self.segment > 1 and self.rewritten and not (self.before or self.chronicle.starts)
 
     @classmethod
     def decode(cls, record: Record) -> Opening:

@@ -479,6 +479,28 @@ def test_what_came_with_an_image_says_that_the_row_went_on_behind_it() -> None:
     assert found.uuid != tale.uuid
 
 
+def test_a_file_that_was_begun_behind_an_empty_one_did_not_come_with_an_image() -> None:
+    """It looked so, and what its beginning says of promises was not taken over: each start took a new name."""
+    machine, tale = Machine(23), Tale()
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        for number in (1, 2):
+            await journal.store.seal(number)
+            await tale.register(journal, Register(2, (9, number)))
+        await tale.sync(journal)
+
+    machine.run(tale.life(work, orderly=True))
+    for number in (2, 3):
+        machine.media.pages(f"row/{segment_file(number)}").truncate(0)
+    machine.media.flip(f"row/{index_file(2)}", 20)
+    renamed = machine.run(opened)
+    assert renamed.uuid != tale.uuid
+    assert machine.media.content(f"row/{segment_file(2)}") == b""
+
+    assert machine.run(opened).uuid == renamed.uuid
+
+
 def test_a_row_of_which_an_index_speaks_is_not_taken_for_one_that_never_began() -> None:
     """Its only file tells nothing any more; it was made anew, as blank, with the id of a machine that had voted."""
     machine, tale = Machine(19), Tale()

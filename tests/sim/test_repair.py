@@ -11,6 +11,7 @@ from duckrow.bridge.messages import Ask
 from duckrow.bridge.process import Bridge
 from duckrow.bridge.repair import ANSWER_BYTES, Repair
 from duckrow.node import columns, makers
+from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.damage import TOLD, Damage
 from duckrow.node.errors import Damaged
 from duckrow.node.places import offset_of, segment_of
@@ -613,8 +614,9 @@ def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read(
         split.world.net.heal()
         await split.until()
         if restart:
-            index, _ = split.nodes[3].row.caches
-            assert not await index(at_once)  # no file of that number is gone
+            row = split.nodes[3].row
+            assert isinstance(row, BridgedRow)
+            assert not await row.caches[0](at_once)  # no file of that number is gone
             with pytest.raises(Damaged):
                 await split.nodes[3].reader.pull(Pull("w", after=0))
         if away:
