@@ -20,7 +20,7 @@ import trio
 from duckrow.node.commands import Command
 from duckrow.node.damage import Damage
 from duckrow.node.env import Env
-from duckrow.node.errors import DiskFailed, Full, NoQuorum
+from duckrow.node.errors import NoQuorum
 from duckrow.node.events import INFO, WARNING, Note, unheard
 from duckrow.node.forms import UUID_BYTES, BaseForm
 from duckrow.node.journal import Journal
@@ -47,6 +47,7 @@ from .passing import Passing
 from .readers import Readers
 from .recovered import Recovered
 from .repair import Repair
+from .reserving import insist, look_on
 from .rounds import Rounds
 from .serving import Serving
 from .staging import Staging
@@ -70,6 +71,7 @@ class Bridge:
         self.on_staged: Callable[[Bundle], None] = lambda _bundle: None
         self.on_round: Callable[[], None] = lambda: None  # its status may have changed
         self.on_image: Callable[[], None] = lambda: None  # the row is another one
+        self._insist = partial(insist, self.store)
         self.staging = Staging(journal, self._insist)
         self._rounds = Rounds(self._round)
         self._mailbox = Inbox(self._rounds)
@@ -157,7 +159,7 @@ class Bridge:
             nursery.start_soon(self.repair.run)
             nursery.start_soon(self._scrubs.run)
             nursery.start_soon(self._beat_on)
-            nursery.start_soon(self._look_on)
+            nursery.start_soon(look_on, self.store, self._rounds.wake)
             task_status.started()
             await self._rounds.run()
 
@@ -374,21 +376,6 @@ class Bridge:
         self.repair.suspect(damages)
         return damages
 
-    async def _insist(self, write: Callable[..., object], *args: object) -> Item:
-        """What the protocol has to write may use the reserve.
-
-        Raises:
-            DiskFailed: even that is used up.
-        """
-        try:
-            return await write(*args)  # type: ignore[misc, no-any-return]
-        except Full as error:
-            with trio.CancelScope(shield=True):  # sim-ok: a name, and the dead take none away
-                has_room = await self.store.reserve.give_up()
-            if not has_room:
-                raise DiskFailed(f"the bridge cannot go on: {error}") from error
-            return await write(*args)  # type: ignore[misc, no-any-return]
-
     # -- beside it --------------------------------------------------------------------------
 
     async def _beat_on(self) -> None:
@@ -397,17 +384,6 @@ class Bridge:
             late = trio.current_time() + self.options.timing.beat
             with trio.CancelScope(deadline=late) as self._resting:
                 await trio.sleep_forever()
-
-    async def _look_on(self) -> None:
-        """Free space comes and goes, whoever else uses the disk."""
-        reserve = self.store.reserve
-        while True:
-            before = reserve.state
-            await reserve.restore()
-            reserve.look()
-            if reserve.state != before:
-                self._rounds.wake()
-            await trio.sleep(self.store.options.reserve_seconds)
 
     # -- who this is ------------------------------------------------------------------------
 

@@ -78,6 +78,7 @@ SHELLS = {
     "bridge/process.py": {"trio"},
     "bridge/rounds.py": {"trio"},
     "bridge/serving.py": {"trio"},
+    "bridge/reserving.py": {"trio"},
     "bridge/syncing.py": {"trio"},
     "node/env.py": {"trio"},  # the seams name trio's stream type
     "node/realio.py": {"trio", "os", "threading", "time", "mmap", "fcntl"},
