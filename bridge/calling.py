@@ -42,9 +42,7 @@ class Calling:
     _promised_at: float = attrs.field(default=0.0, init=False)
     _rests_until: float = attrs.field(default=0.0, init=False)  # after a ballot of its own
     _joins: dict[int, Heard] = attrs.field(factory=dict, init=False)
-    _absent: set[int] = attrs.field(
-        factory=set, init=False
-    )  # others, who told so in its last ballot
+    _absent: set[int] = attrs.field(factory=set, init=False)  # who told so in the last ballot
     _change: tuple[Change, float] | None = attrs.field(default=None, init=False)  # since when
     _due: float | None = attrs.field(default=None, init=False)  # when to call
 
@@ -143,8 +141,7 @@ class Calling:
 
     def has_failed(self, reports: Mapping[int, Report]) -> None:
         """One of this node: the next one later, by chance."""
-        away = {id_ for id_, each in reports.items() if not (each.exact or each.comes)}
-        self._absent = away - {self.standing.id}  # which asks nobody when it is there again
+        self._absent = {id_ for id_, each in reports.items() if not (each.exact or each.comes)}
         rest = self.chance.uniform(0.04, 1) * self.patience(carried=False)
         self._rests_until = self.standing.now + rest
 
