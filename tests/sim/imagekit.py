@@ -20,6 +20,16 @@ async def forgotten(split: Split, *others: int) -> None:
             await trio.sleep(0.2)
 
 
+async def aged(split: Split, *others: int, producing: bool = True) -> None:
+    """All go on until these keep nothing of the beginning; without `producing`, all is then at rest."""
+    split.start_all()
+    await split.until()
+    await forgotten(split, *others)
+    if not producing:
+        split.producing = False
+        await trio.sleep(1)
+
+
 async def away(split: Split, *ids: int) -> None:
     """These are killed, and come back when nobody keeps what comes next there."""
     for id_ in ids:

@@ -15,9 +15,8 @@ from sim.cluster_disks import owed
 from sim.cluster_plan import ClusterPlan
 from sim.cluster_scenario import _Run
 from sim.pairkit import Split, play
+from sim.repairkit import KEEP, busy
 from sim.world import World
-
-from .test_repair import KEEP, busy
 
 INSIDE = 48  # a record: behind what each begins with
 

@@ -9,7 +9,7 @@ from duckrow.node.errors import Damaged
 from duckrow.node.segments import index_file, segment_file, segment_number
 from duckrow.node.wounds import Wound
 from sim.clusterkit import BODY
-from sim.imagekit import KEEP, LONG, forgotten, imaged, old_index
+from sim.imagekit import KEEP, LONG, aged, forgotten, imaged, old_index
 from sim.pairkit import Split, everything, play
 
 
@@ -180,11 +180,7 @@ def test_an_image_may_come_while_a_damaged_file_is_written_anew() -> None:
     """The disk is slow.  What was known of the damage is of a row that is no more: the bridge had ended."""
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        await forgotten(split, 3)
-        split.producing = False
-        await trio.sleep(1)
+        await aged(split, 3, producing=False)
         bridge, media = split.bridges[3], split.world.host("m3").media
         mend = bridge.store.mending.mend
 

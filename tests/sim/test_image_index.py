@@ -7,7 +7,7 @@ import trio
 
 from duckrow.node import adopting
 from duckrow.node.errors import Damaged
-from sim.imagekit import KEEP, LONG, forgotten, imaged, old_index
+from sim.imagekit import KEEP, LONG, aged, imaged, old_index
 from sim.pairkit import Split, everything, play
 
 
@@ -88,9 +88,7 @@ def test_a_node_whose_disk_gives_none_of_its_snapshots_takes_an_image() -> None:
     """Another try might have read them, but each start was one, and ended."""
 
     async def script(split: Split) -> None:
-        split.start_all()
-        await split.until()
-        await forgotten(split, 1, 2, 3)
+        await aged(split, 1, 2, 3)
         await split.stop_node(3)
         media = split.world.host("n3").media
         for name in media.paths():

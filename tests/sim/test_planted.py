@@ -25,8 +25,8 @@ sys.exit(pytest.main(["-qx", "--assert=plain", "-p", "no:cacheprovider", sys.arg
 """
 PAGES = pytest.mark.parametrize("page", [ONE_NODE, CLUSTERS], ids=["one node", "clusters"])
 BY_TEST = ONE_NODE.by_test() | CLUSTERS.by_test()
-# Each plays a whole cluster.
-SLOW = ("tests/sim/test_attach.py", "tests/sim/test_cluster.py", "tests/sim/test_repair.py")
+# Each plays a whole cluster; of attaching and of repair these are several files.
+SLOW = ("tests/sim/test_attach", "tests/sim/test_cluster.py", "tests/sim/test_repair")
 # The others take longer than `make test` should.
 QUICK = {"one node": 12, "clusters": 4}
 MORE = 8  # seeds: a change of the product makes another run of each
