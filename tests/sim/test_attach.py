@@ -198,3 +198,22 @@ def test_a_node_whose_bridge_has_another_store_begins_anew_and_has_the_same_row(
         await split.end()
 
     play(7, script)
+
+
+def test_a_node_without_a_row_yet_begins_anew_whose_bridge_has_another_store() -> None:
+    """No place of an item would tell it, and its files would carry the name of the store that is gone."""
+
+    async def script(split: Split) -> None:
+        split.producing = False
+        split.start_all()
+        await split.until()
+        split.kill("m", 1)
+        split.lose_disk("m1")
+        split.start_bridge(1)
+        await trio.sleep(1)
+        assert split.replaced == [1]
+        split.producing = True
+        await split.until()
+        await split.end()
+
+    play(7, script)
