@@ -53,6 +53,7 @@ class Calling:
 
         It is a later one if it knows that view: an earlier one, whose word comes late, does not.
         """
+        self.suspicion.speaks(source)
         before = self._joins.get(source)
         if before is not None and before.join.incarnation != join.incarnation:
             self.suspicion.runs_anew(source)

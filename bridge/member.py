@@ -123,7 +123,7 @@ class Member:
     def link_up(self, peer: int, now: float) -> None:
         self.standing.now = now
         self.neighbours.up(peer)
-        self.suspicion.linked(peer)
+        self.suspicion.speaks(peer)
         self._join()  # at once: a restart is announced, not waited out (S3)
 
     def link_down(self, peer: int, now: float, *, by_peer: bool = False) -> None:

@@ -55,9 +55,7 @@ class Suspicion:
     me: int
     timing: Timing
     _pulses: dict[int, Pulse] = attrs.field(factory=dict, init=False)
-    _hung_up: set[int] = attrs.field(
-        factory=set, init=False
-    )  # neighbours, until they are linked again
+    _hung_up: set[int] = attrs.field(factory=set, init=False)  # neighbours, until they speak again
     _dead: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # (id, incarnation)
     _leaving: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # the same, in this view
     _held_off: dict[int, HeldOff] = attrs.field(factory=dict, init=False)
@@ -85,6 +83,7 @@ class Suspicion:
         self._absent = frozenset()
 
     def beat(self, member: int, now: float) -> None:
+        self.speaks(member)
         self._left_out.pop(member, None)
         self._pulses.setdefault(member, Pulse(now, self.timing.beat)).beat(now)
 
@@ -92,8 +91,11 @@ class Suspicion:
         """Who did not live until a ballot's end may be quick enough for the next one."""
         self._left_out.pop(member, None)
 
-    def linked(self, neighbour: int) -> None:
-        self._hung_up.discard(neighbour)
+    def speaks(self, member: int) -> None:
+        """Over whatever way: if it hung up, it was the link that ended.  It need not come again: a standby
+        one is hung up when it is not needed any more (F12).
+        """
+        self._hung_up.discard(member)
 
     def hung_up(self, neighbour: int) -> None:
         """Its side has ended the link, as that of a dead process does; by itself it says nothing."""

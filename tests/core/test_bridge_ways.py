@@ -7,6 +7,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.bridgecluster import TIMING, Cluster
 from core.bridgekit import run, view
 from duckrow.bridge.catchup import Following
 from duckrow.bridge.effects import Sync
@@ -178,8 +179,8 @@ def test_silence_is_suspected_after_its_time() -> None:
     assert found.suspects(view(), 9.0) == {2, 3}
 
 
-def test_who_hung_up_is_missed_sooner_until_it_is_linked_again() -> None:
-    """S3: so is a process that was killed; but who is heard by another way is not suspected."""
+def test_who_hung_up_is_missed_sooner_until_it_speaks_again() -> None:
+    """S3: so is a process that was killed."""
     found = suspicion()
     for step in range(1, 6):
         found.beat(2, step / 10)
@@ -188,8 +189,37 @@ def test_who_hung_up_is_missed_sooner_until_it_is_linked_again() -> None:
 
     assert found.suspects(view(), 0.7) == set()
     assert found.suspects(view(), 0.8) == {3}
-    found.linked(3)
+    found.speaks(3)
     assert found.suspects(view(), 1.2) == set()
+
+
+def test_who_hung_up_and_is_heard_by_another_way_has_as_much_time_as_all_others() -> None:
+    """S3: a standby link is hung up when it is not needed any more, and may not come again for years."""
+    cluster = Cluster(1, 2, 3)
+    cluster.cut(1, 2)
+    cluster.members[2].link_down(1, cluster.now, by_peer=True)
+    assert cluster.members[2].suspicion.patience(1) == TIMING.hung_up
+
+    cluster.beats(2)
+
+    assert cluster.members[2].suspicion.patience(1) == TIMING.suspect_min
+
+
+def test_who_asks_to_get_in_after_its_neighbour_hung_up_has_as_much_time_as_all_others() -> None:
+    """S3: it has to get the rest of the row over the other link first, and was put off (seed 1000116)."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(1)
+    cluster.members[2].link_down(1, cluster.now, by_peer=True)
+    cluster.beats(9)
+    assert [member.id for member in cluster.view(2).members] == [2, 3]
+    assert cluster.members[2].suspicion.patience(1) == TIMING.hung_up
+
+    cluster.edges = [(1, 3)]
+    cluster.stops = lambda a, b, _: (a, b) == (3, 1)  # it hears nothing
+    cluster.start(1)
+    cluster.settle()
+
+    assert cluster.members[2].suspicion.patience(1) == TIMING.suspect_min
 
 
 def test_irregular_beats_are_given_more_time() -> None:
