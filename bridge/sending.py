@@ -4,7 +4,10 @@
     bulk     Bundle, Base, Follow, Tail, Hand      in order, one behind the other
     leisure  ImageSlice                            when nothing else waits; of what is asked for now
                  |
-    fill ------->| out: bytes for the socket, a quarter of a MiB at most
+    fill ------->| out: bytes for the socket, of the bulk a quarter of a MiB at most
+
+A socket that is full takes a part of what it is given.  What is urgent then passes all of the rest but
+the message that is begun: over a slow link that would be seconds, in which a ballot fails (F10).
 
 A Bundle may be overtaken by any Acks: those count only once the bundles before them are there (T2).
 A Base stays among the bundles, since it says where they go on.  Bundles wait as what they are, not as
@@ -14,7 +17,8 @@ bytes, so a link costs no copy of what the streams hold anyway.  No I/O here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from duckrow.node.env import Buffer
@@ -26,7 +30,7 @@ from .messages import Acks, Base, Control, Follow, Hand, Link, Mended, Message, 
 from .pending import size_of as size_of_commands
 from .wire import Encoder
 
-AT_ONCE_BYTES: Final = 256 * KIB  # what is urgent waits behind so much
+AT_ONCE_BYTES: Final = 256 * KIB  # are given to the socket, which mostly takes less
 _BULK: Final = frozenset((Bundle, Base, Follow, Mended))
 MESSAGE_BYTES: Final = 256  # what one that carries no bundle is taken for
 
@@ -42,8 +46,9 @@ class Sending:
         # one: what waited before was asked for again.
         self._leisure: dict[Hashable, ImageSlice] = {}
         self._are_beginnings = False
-        self._out: list[Buffer] = []
+        self._out: list[list[Buffer]] = []  # by message
         self._out_bytes = 0
+        self._unpassed = 0  # so many of them nothing passes: one that is begun, and what is urgent
         self._count = 0
         self._link: tuple[Link, list[Buffer]] | None = None  # the last, which is mostly the next
 
@@ -96,20 +101,29 @@ class Sending:
 
     def fill(self) -> list[Buffer]:
         """What to give to the socket; call `sent` with what it took."""
-        while self._out_bytes < AT_ONCE_BYTES:
-            if self._urgent:
+        if self._unpassed <= 1:  # else of Link and Acks newer ones may take the place of those here
+            while self._urgent:
                 message = self._urgent.pop(next(iter(self._urgent)))
-            elif self._bulk:
+                self._give(message, self._unpassed)
+                self._unpassed += 1
+        while self._out_bytes < AT_ONCE_BYTES:
+            if self._bulk:
                 message, size = self._bulk.popleft()
                 self._weigh(message, -size)
+                self._give(message, len(self._out))
             elif self._leisure and not self._out:
-                message = self._leisure.pop(next(iter(self._leisure)))
+                self._give(self._leisure.pop(next(iter(self._leisure))), 0)
+                self._unpassed = (
+                    1  # or it came behind the word that there is no such image any more
+                )
             else:
                 break
-            buffers = self._encoded(message)
-            self._out += buffers
-            self._out_bytes += sum(map(len, buffers))
-        return self._out
+        return list(chain.from_iterable(self._out))
+
+    def _give(self, message: Message, place: int) -> None:
+        buffers = self._encoded(message)
+        self._out.insert(place, buffers)
+        self._out_bytes += sum(map(len, buffers))
 
     def _weigh(self, message: Message, size: int) -> None:
         origin = message.origin if isinstance(message, Bundle) else None
@@ -127,15 +141,26 @@ class Sending:
         """True: all that `fill` gave is gone."""
         self._out_bytes -= count
         out, whole = self._out, 0
-        for buffer in out:
-            if len(buffer) > count:
+        for buffers in out:
+            size = sum(map(len, buffers))
+            if size > count:
                 break
-            count -= len(buffer)
+            count -= size
             whole += 1
         del out[:whole]
+        self._unpassed = max(self._unpassed - whole, 0)
         if count:
-            out[0] = memoryview(out[0])[count:]
+            out[0] = list(_rest(out[0], count))
+            self._unpassed = max(self._unpassed, 1)
         return not out
+
+
+def _rest(buffers: Iterable[Buffer], count: int) -> Iterator[Buffer]:
+    """Behind the first `count` bytes."""
+    for buffer in buffers:
+        if count < len(buffer):
+            yield memoryview(buffer)[count:]
+        count = max(count - len(buffer), 0)
 
 
 def size_of(message: Message) -> int:

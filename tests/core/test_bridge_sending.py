@@ -74,6 +74,31 @@ def test_what_is_urgent_passes_the_bundles() -> None:
     assert sent(sending) == [acks(1, 1), leave(1), LINK, *bulk]
 
 
+def test_what_is_urgent_passes_what_a_full_socket_did_not_take() -> None:
+    """F10: over a slow link that was seconds of followed items, and a ballot failed (seed 1000116)."""
+    sending, reader = Sending(Encoder()), FrameReader()
+    reader.accept_hello()
+    found: list[Message] = []
+
+    def take(count: int) -> None:
+        data = b"".join(sending.fill())[:count]
+        sending.sent(len(data))
+        reader.receive_data(data)
+        found.extend(decode(frame) for frame in iter(reader.next_frame, None))
+
+    for s in range(1, 100):
+        sending.put(bundle(s, 1000))
+    take(1500)  # the second is begun
+    sending.put(leave(1))
+    take(1)
+    sending.put(leave(2))
+    for _ in range(3):
+        take(1500)
+
+    urgent = [leave(1), bundle(3, 1000), leave(2)]
+    assert found[:6] == [bundle(1, 1000), bundle(2, 1000), *urgent, bundle(4, 1000)]
+
+
 def test_what_is_handed_on_counts_among_what_waits() -> None:
     sending = Sending(Encoder())
     sending.put(hand(1, 5000))
