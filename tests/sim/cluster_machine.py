@@ -95,6 +95,10 @@ class Machine:
         return False
 
     @property
+    def awaits_image(self) -> bool:
+        return self.bridge is not None and self.bridge.member.standing.awaits_image
+
+    @property
     def is_damaged(self) -> bool:
         """A segment of its row is, and perhaps nobody has met it yet."""
         media = self.bridge_host.media

@@ -45,6 +45,7 @@ from sim.cluster_plan import (
     links,
 )
 from sim.cluster_scenario import _Run, can_do_without, run_seed
+from sim.net import WINDOW
 from sim.plan import TopicPlan
 from sim.scenario import ENDS
 from sim.workload import Observed
@@ -65,6 +66,7 @@ FAILED_ONCE = {
     "an_index_that_has_lost_something_stays_so": 700_007,
     "a_store_that_damage_has_taken_the_former_names_of": 720_058,
     "a_damaged_segment_that_lacks_what_all_have_dropped_beside_what_some_have": 800_350,
+    "an_image_and_ballots_over_a_link_that_carries_little": 1_000_116,
 }
 LONG_RUNS = {700_007}  # each has a test of its own that is shorter
 
@@ -517,6 +519,36 @@ def test_when_all_is_healed_a_machine_without_a_vote_that_is_about_to_end_is_sta
         assert not run.seen.problems
 
     world.run(script)
+
+
+@pytest.mark.parametrize(
+    ("awaits", "stream_bytes", "kinds"),
+    [(3.0, 4096, []), (0.0, 4096, ["slow-heal"]), (3.0, WINDOW, ["slow-heal"])],
+)
+def test_who_gets_an_image_over_a_link_that_carries_little_has_five_seconds_from_then_on(
+    monkeypatch: pytest.MonkeyPatch, awaits: float, stream_bytes: int, kinds: list[str]
+) -> None:
+    """All of a row of 240 KB came at 80 KB a second, beside what else went over that link (seed 1000116)."""
+    world = World(1, tolerate=ENDS)
+    run = cluster_scenario._Run(world, attrs.evolve(QUIET, stream_bytes=stream_bytes))
+
+    async def orders_late(*_: object) -> None:
+        await trio.sleep(6.0)
+
+    def is_awaited(machine: Machine) -> bool:
+        return machine.id == 1 and trio.current_time() < awaits
+
+    async def script(_: World) -> None:
+        run.hands[0].heal_net()
+        run.hands[0].revive()
+        await run._probe()
+
+    monkeypatch.setattr(Machine, "awaits_image", property(is_awaited))
+    monkeypatch.setattr(_Run, "_order", orders_late)
+    world.run(script)
+    told = [problem.split(": ", 1) for problem in run.seen.problems]
+    assert [kind for kind, text in told if text.startswith("n1 ")] == kinds
+    assert len(told) == 2 + len(kinds)
 
 
 def test_with_a_witness_nobody_stays_dead_of_whom_the_next_view_may_be() -> None:
