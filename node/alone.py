@@ -32,7 +32,7 @@ from .numbers import Numbers
 from .proof import prover
 from .rare import rare_cache, rare_housekeeping, rare_store
 from .snapshots import Snapshot, Snapshots
-from .state import State, waiting_positions
+from .state import State
 from .storeoptions import StoreOptions
 from .upkeep import unknown_segments
 
@@ -155,9 +155,7 @@ async def recovered(
                 continue
             chunks = [chunk for chunk in snapshot.chunks if chunk[0] != "state"]
         numbers = Numbers(store.uuid)
-        waiting = frozenset(waiting_positions(state))
-        kept = keptplaces.restored(chunks).items()
-        numbers.kept = {position: place for position, place in kept if position in waiting}
+        numbers.kept = keptplaces.of_waiting(keptplaces.restored(chunks), state)
         holes = numbers.load([*files, *restored(chunks)], state.position)
         lost = unknown_segments(holes, store.segments(), numbers.installed)
         if best is None or (

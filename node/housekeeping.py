@@ -24,6 +24,7 @@ from itertools import chain
 import attrs
 import trio
 
+from . import keptplaces
 from .capture import CHUNK_BYTES, capture
 from .damage import Damage
 from .errors import Corrupt, Full, NoQuorum, NotFound, Refused, Timeout
@@ -144,6 +145,7 @@ class Housekeeping:
         # From here to the captures there is no checkpoint: both show the same moment.
         state = capture(keeper.state, self._options.slice_bytes)
         try:
+            keeper.numbers.kept = keptplaces.of_waiting(keeper.numbers.kept, keeper.state)
             index, pins = keeper.numbers.capture(), keeper.pins.capture()
             self._items = self._commands = self._bytes = 0
             self._missed = True

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from . import makers
+from . import keptplaces, makers
 from .acceptance import Acceptance
 from .aging import next_due
 from .apply import VERSIONS, apply
@@ -287,6 +287,7 @@ class Keeper:
     def _note(self, item: Item, effects: list[Effect], places: dict[int, int]) -> None:
         """All else that an item changes here."""
         self.numbers.note(item.position, item.place, effects, places)
+        keptplaces.note(self.numbers.kept, self.state, item)
         if isinstance(item.content, Bundle):
             commands = item.content.commands
             for _, body in commands:

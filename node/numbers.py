@@ -57,7 +57,7 @@ class Numbers:
     def __init__(self, store: bytes) -> None:
         self.store = store  # uuid: places mean nothing in another store
         self.covered = 0
-        # Bodies that came with an image and waited there, by position: no item here says where they lie.
+        # By position, of bodies that wait: the record that says where one lies may go before (keptplaces.py).
         self.kept: dict[int, int] = {}
         # How far entries of (topic id, partition) below a first number may be forgotten: pins.py.
         self.held: Callable[[int, int, int], int] = lambda _topic_id, _partition, first: first

@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from . import lanes, runs
+from . import keptplaces, lanes, runs
 from .apply import apply
 from .commands import Command, Head, Kind, Produce, Stage, decode_head
 from .effects import Appended, Deleted, Effect, Pruned
@@ -196,6 +196,7 @@ class Remaking:
             await self._apply(item)
         else:
             await self._believe(item, numbered)
+        keptplaces.note(self.numbers.kept, self.state, item)
 
     async def _apply(self, item: Item) -> None:
         """By the rules: no file of the index speaks of it."""

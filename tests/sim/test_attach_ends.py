@@ -12,7 +12,7 @@ from duckrow.node.bridgedstore import BridgedStore
 from duckrow.node.effects import Code
 from duckrow.node.errors import Disconnected, DiskFailed
 from sim.clusterkit import BODY
-from sim.nodekit import Owner
+from sim.nodekit import Owner, keep_no_places
 from sim.pairkit import Split, play
 
 
@@ -72,6 +72,7 @@ async def catching_up_in_vain(split: Split, monkeypatch: pytest.MonkeyPatch) -> 
         split.kill("m", 1)
         return await place_of(store, position)
 
+    keep_no_places(monkeypatch)
     split.start_all()
     await split.until()
     split.producing = False

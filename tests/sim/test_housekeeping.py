@@ -16,7 +16,7 @@ from duckrow.node.snapshots import KEPT
 from duckrow.node.storeoptions import MEMORY
 
 from .alone import Machine
-from .nodekit import SMALL, Owner, at_level, run, values
+from .nodekit import SMALL, Owner, at_level, keep_no_places, run, values
 
 PATIENCE = 5.0  # seconds
 OPTIONS = attrs.evolve(
@@ -98,13 +98,18 @@ def test_a_body_that_waited_holds_nothing_once_it_has_its_number() -> None:
     assert run(machine, lambda node: values(node, "w"), OPTIONS) == [b"second"]
 
 
-def test_a_batch_that_gets_its_number_just_now_is_not_taken_for_dead() -> None:
+def test_a_batch_that_gets_its_number_just_now_is_not_taken_for_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The state has it already, and the index not yet: its segment seems to hold nothing."""
+    keep_no_places(monkeypatch)
+    looked = trio.Event()
 
     async def work(node: LoneKeeper) -> None:
         owner, place_of = Owner(node), node.row.store.place_of
 
         async def slow(position: int) -> int:
+            looked.set()
             node.row.care.on_tight()  # housekeeping looks
             await trio.sleep(1.0)
             return await place_of(position)
@@ -120,6 +125,7 @@ def test_a_batch_that_gets_its_number_just_now_is_not_taken_for_dead() -> None:
             await owner.order(makers.prune, "t", 1)
         await trio.sleep(PATIENCE)
 
+        assert looked.is_set()
         assert await values(node, "t") == [b"second"]
 
     run(Machine(), work, OPTIONS)

@@ -212,6 +212,6 @@ def test_a_topic_gets_an_archive_after_a_start_from_a_snapshot_that_knows_no_pin
     run(machine, after)
 
 
-def test_a_place_of_each_body_that_waited_in_an_image_survives_a_restart() -> None:
+def test_a_place_of_each_body_that_waited_survives_a_restart() -> None:
     places = {position: position << 40 for position in range(1_000)}
     assert keptplaces.restored(keptplaces.chunks(places)) == places

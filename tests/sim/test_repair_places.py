@@ -15,6 +15,7 @@ from duckrow.node.scrub import at_once
 from duckrow.node.segments import segment_file
 from sim.clusterkit import BODY
 from sim.imagekit import forgotten
+from sim.nodekit import keep_no_places
 from sim.pairkit import Split, play
 
 
@@ -54,12 +55,13 @@ async def with_damaged_places(split: Split, count: int = 1) -> None:
 
 @pytest.mark.parametrize(("away", "restart"), [(0, False), (15, False), (15, True)])
 def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read(
-    away: int, restart: bool
+    away: int, restart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start needs that place before a neighbour is linked, and nobody asks for it again: it was damaged for ever.
     If all are away for long, it goes on without, and takes an image when they are back; after a restart
     when somebody wants to read the batch.
     """
+    keep_no_places(monkeypatch)
 
     async def script(split: Split) -> None:
         await with_damaged_places(split)
@@ -93,8 +95,27 @@ def test_a_batch_that_gets_its_numbers_while_its_place_is_damaged_can_be_read(
     play(1, script)
 
 
-def test_a_start_waits_once_for_neighbours_and_not_for_each_place_that_is_damaged() -> None:
+def test_a_batch_whose_place_a_snapshot_says_can_be_read_though_the_row_cannot_say_it() -> None:
+    async def script(split: Split) -> None:
+        await with_damaged_places(split)
+        split.world.net.partition(["m3"], ["m1", "m2"])
+        split.start_bridge(3)
+        split.start_node(3)
+        with trio.fail_after(5):
+            while 3 not in split.nodes:
+                await trio.sleep(0.1)
+        pulled = await split.nodes[3].reader.pull(Pull("w", after=0))
+        assert [bytes(batch.body) for batch in pulled.batches] == [BODY]
+        assert not any("n3 index_lacks" in note for note in split.notes)
+
+    play(1, script)
+
+
+def test_a_start_waits_once_for_neighbours_and_not_for_each_place_that_is_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each had cost ten seconds, and many batches may get their numbers at once."""
+    keep_no_places(monkeypatch)
 
     async def script(split: Split) -> None:
         await with_damaged_places(split, 5)
@@ -109,8 +130,11 @@ def test_a_start_waits_once_for_neighbours_and_not_for_each_place_that_is_damage
     play(1, script)
 
 
-def test_a_place_that_is_not_known_is_not_handed_on_with_an_image() -> None:
+def test_a_place_that_is_not_known_is_not_handed_on_with_an_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Nobody had read the batch where its place was lost; who took the image was told of damage for ever."""
+    keep_no_places(monkeypatch)
 
     async def script(split: Split) -> None:
         await with_damaged_places(split)

@@ -17,6 +17,7 @@ from duckrow.node.reading import Pull, Reader
 from duckrow.node.requests import Ask, Outcome, Verb
 from duckrow.node.session import Session
 
+from .nodekit import keep_no_places
 from .wire import PID, There, Wire, serve
 
 
@@ -385,8 +386,11 @@ def test_what_one_was_shown_is_not_shown_to_who_asks_for_something_else_or_later
     serve(work)
 
 
-def test_who_was_told_a_number_elsewhere_is_shown_it_while_older_bodies_are_looked_for() -> None:
+def test_who_was_told_a_number_elsewhere_is_shown_it_while_older_bodies_are_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The item that makes room is in the state for a second before the index knows what it numbered."""
+    keep_no_places(monkeypatch)
 
     async def work(there: There) -> None:
         producer, reader, owner = [await there.connect() for _ in range(3)]
