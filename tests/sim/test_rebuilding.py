@@ -118,6 +118,24 @@ async def go_on(node: LoneKeeper) -> dict[str, int]:
     }
 
 
+def test_of_what_is_staged_when_the_state_is_made_again_the_place_is_kept() -> None:
+    machine, _ = filled()
+
+    async def stage(node: LoneKeeper) -> dict[int, int]:
+        task = Owner(node, b"s" * 16)
+        staged = await task.order(makers.stage, "s", b"body", 1, writer=b"w", batch=1, task=0)
+        return {staged.position: await node.row.store.place_of(staged.position)}
+
+    async def kept(node: LoneKeeper) -> dict[int, int]:
+        return node.numbers.kept
+
+    places = run(machine, stage, TINY)
+    lose(machine, *files(machine, "state"))
+    rebuilt(machine)
+
+    assert run(machine, kept, TINY) == places
+
+
 def test_a_whole_folder_is_left_as_it_is() -> None:
     machine, before = filled()
     first = run(machine, lineage, TINY)
