@@ -11,7 +11,8 @@ A proof is HMAC-SHA256(secret, role | the dialler's hello | the listener's hello
 came from.  The dialler proves first: a listener tells strangers nothing that helps to guess the
 secret.  What follows is not protected against somebody on the path.
 
-Nothing that an unproven hello says is remembered.  No I/O here: frames in, frames out.
+Of what an unproven hello says nothing is remembered but the id, for who looks why a neighbour does
+not come (links.py).  No I/O here: frames in, frames out.
 """
 
 from __future__ import annotations
@@ -142,6 +143,7 @@ class Handshake:
     def __init__(self, role: Role, own: Hello, secret: bytes, door: Door) -> None:
         assert len(own.nonce) == NONCE_BYTES
         self.peer: Hello | None = None
+        self.claimed: int | None = None  # who the other side says it is
         self._role, self._secret, self._door = role, secret, door
         self._own = own.encode()
         self._theirs = b""
@@ -172,6 +174,7 @@ class Handshake:
 
     def _on_hello(self, head: bytes) -> bytes:
         hello = Hello.decode(head)
+        self.claimed = hello.id
         self._door.check(hello)
         self._hello, self._theirs = hello, head
         return self._proof() if self._role is Role.DIALLER else _framed(self._own)

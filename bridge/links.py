@@ -41,6 +41,7 @@ RETRY_SECONDS_MAX: Final = (
 )
 STRANGERS_MAX: Final = 128  # connections at a time that are not through their handshake
 STRANGERS_SECONDS: Final = 10.0  # between two lines in the log about who was not let in
+IN_VAIN_SECONDS: Final = 10.0  # who runs dials again before that
 GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -125,6 +126,9 @@ class Links:
         self._encoder = Encoder()
         self._nursery: trio.Nursery | None = None
         self._told: dict[int, str] = {}  # what goes wrong with a neighbour that is not linked
+        self._in_vain: dict[
+            int, tuple[float, str]
+        ] = {}  # who dialled last when, and why for nothing
         self._strangers, self._strangers_told = 0, -STRANGERS_SECONDS
         self._unproven: dict[trio.abc.Stream, None] = {}  # the oldest first
         self.on_sent: Callable[[int], None] = lambda _peer: None  # it has room again
@@ -167,8 +171,15 @@ class Links:
             self._dirty[peer] = None
 
     def trouble(self, peer: int) -> str:
-        """What went wrong when it was dialled last; empty: nothing, or it is for the other to dial."""
-        return self._told.get(peer, "")
+        """What went wrong when it was dialled last, or when it dialled; empty: nothing, or it does not.
+
+        Of who dials here anybody may have said that it is this one: it is not let in, after all.
+        """
+        if told := self._told.get(peer):
+            return told
+        when, why = self._in_vain.get(peer, (-IN_VAIN_SECONDS, ""))
+        is_told = trio.current_time() < when + IN_VAIN_SECONDS
+        return f"it dialled in vain: {why}" if why and is_told else ""
 
     def waiting_bytes(self, peer: int) -> int:
         connection = self._connections.get(peer)
@@ -298,6 +309,7 @@ class Links:
         self._connections[peer] = connection
         self._mailbox.post(Up(peer))
         self._told.pop(peer, None)
+        self._in_vain.pop(peer, None)
         self._note(INFO, "link_up peer=%d incarnation=%d", peer, hello.incarnation)
         why = "it hung up"
         try:
@@ -348,12 +360,18 @@ class Links:
                     await stream.send_all(answer)
         except DuckrowError as error:
             if not isinstance(error, Disconnected):
+                peer = handshake.claimed
+                if role is Role.LISTENER and peer is not None and self._is_to_dial(peer):
+                    self._in_vain[peer] = trio.current_time(), str(error)
                 await stream.send_all(refusal(error))
             raise
         if expected is not None and handshake.peer.id != expected:
             raise Corrupt(f"node {handshake.peer.id} answers where node {expected} should be")
         reader.accept_hello()
         return handshake.peer
+
+    def _is_to_dial(self, peer: int) -> bool:
+        return peer < self._door.id and (peer in self._neighbours or peer in self._standby)
 
     async def _receive(self, peer: int, connection: Connection, reader: FrameReader) -> None:
         stream, mailbox, decoder = connection.stream, self._mailbox, Decoder()

@@ -44,7 +44,8 @@ COMMANDS: Final = (
         ("duckrow link ls", "duckrow link ls -o json"),
         more="heard: seconds since the other said anything.  queued: bytes that wait to go there.\n"
         "position, view, disk: what the other said of itself.  follows: it is behind, and gets the row.\n"
-        "refused: the link is cut by command.  trouble: what this machine met when it dialled last.",
+        "refused: the link is cut by command.  trouble: what this machine met when it dialled last,\n"
+        "or why another one that dials it is not let in.",
         url=True,
         rows=True,
     ),

@@ -331,6 +331,51 @@ def test_who_has_another_secret_never_comes_in() -> None:
     assert any("another secret" in note for note in two.notes)
 
 
+def test_who_is_dialled_in_vain_tells_why_for_as_long_as_it_is() -> None:
+    """The higher id never dials: without this, a new machine with a wrong secret had nothing to tell."""
+    one, two = End(1, secret=b"another secret, quite"), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(10)
+        said = "it dialled in vain: node 1 has another secret than node 2"
+        assert two.links.trouble(1) == said
+        assert "the other side refuses" in one.links.trouble(2)
+        world.kill("m1")
+        await trio.sleep(20)
+        assert two.links.trouble(1) == ""
+
+    play(script, one, two)
+
+
+def test_who_is_let_in_after_all_has_no_trouble_any_more() -> None:
+    one, two = End(1, secret=b"another secret, quite"), End(2)
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(2)
+        assert two.links.trouble(1) != ""
+        world.kill("m1")
+        start(world, End(1, incarnation=2))
+        await trio.sleep(2)
+        assert two.events == [Up(1)]
+        assert two.links.trouble(1) == ""
+
+    play(script, one, two)
+
+
+def test_of_who_is_no_neighbour_that_dials_nothing_is_kept() -> None:
+    """Anybody can say any number."""
+    one, two = End(1, secret=b"another secret, quite"), End(2, peers=(2, 3))
+
+    async def script(world: World) -> None:
+        start(world, one, two)
+        await trio.sleep(5)
+        assert two.links._in_vain == {}
+
+    play(script, one, two)
+
+
 def test_a_stranger_that_says_nothing_is_hung_up_on_after_five_seconds() -> None:
     two = End(2)
     ended: list[float] = []
