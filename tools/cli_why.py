@@ -89,15 +89,26 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
         if not link["up"] and link.get("trouble"):
             why = f"{status['node']} has no link with {link['peer']}: {link['trouble']}"
             yield Cause("link", why, "duckrow link ls")
+        elif not link["up"] and link.get("refused"):
+            cut = f"{status['node']} has no link with {link['peer']}: it is cut by command"
+            yield Cause("link", cut, f"duckrow cluster heal {status['node']} {link['peer']}")
     for damage in status.get("damaged", ()):
         yield Cause("row", damage, "duckrow link ls")
-    if not status.get("active", True):
-        return  # that says who is missing
+    down = [link["peer"] for link in quiet_links(status)]
+    if not status.get("active", True):  # that says who is missing
+        if down:
+            yield Cause(
+                "links",
+                f"{status['node']} has no link with {', '.join(down)}, which are to dial it and have not "
+                f"come: if they run, is {status['node']} in their cluster file, at its address?",
+                "duckrow link ls --url URL, with that of one of them",
+            )
+        return
     if waiting := status.get("waiting_for"):
         yield Cause(
             "node", f"{status['node']} waits for {', '.join(map(str, waiting))}", "duckrow link ls"
         )
-    elif down := [link["peer"] for link in quiet_links(status)]:
+    elif down:
         yield Cause(
             "links",
             f"{status['node']} has no link with {', '.join(down)}; what is ordered goes without it, or "
@@ -109,7 +120,7 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
 def quiet_links(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Those that are down, and of which this machine cannot say more."""
     for link in status.get("links", ()):
-        if not link["up"] and not link.get("trouble"):
+        if not (link["up"] or link.get("trouble") or link.get("refused")):
             yield link
 
 

@@ -427,9 +427,29 @@ def test_a_link_that_is_down_is_a_cause_and_who_is_waited_for_a_better_one() -> 
     (waits,) = of_node(status(links=links, waiting_for=["m2"]))
     assert waits.why == "m1 waits for m2"
     away = status(links=links, active=False, why="it does not reach m2", waiting_for=["m2"])
-    (told,) = of_node(away)
+    told, _ = of_node(away)
     assert told.why == "m1 takes nothing new: it does not reach m2"
     assert told.next == "duckrow link ls"
+
+
+def test_who_waits_to_be_dialled_says_where_the_reason_is_told() -> None:
+    """Its own links have none, and `link ls` here would be no help."""
+    links = [{"peer": "m1", "up": False, "trouble": ""}, {"peer": "m2", "up": False}]
+    away = status(node="m3", links=links, active=False, why="it does not reach m1 and m2")
+    _, waits = of_node(away)
+    assert waits.why == (
+        "m3 has no link with m1, m2, which are to dial it and have not come: if they run, is m3 in "
+        "their cluster file, at its address?"
+    )
+    assert waits.next == "duckrow link ls --url URL, with that of one of them"
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_link_that_was_cut_by_command_is_told_as_such(active: bool) -> None:
+    links = [{"peer": "m2", "up": False, "refused": True, "trouble": ""}]
+    *_, cut = of_node(status(links=links, active=active, why="it does not reach m2"))
+    assert cut.why == "m1 has no link with m2: it is cut by command"
+    assert cut.next == "duckrow cluster heal m1 m2"
 
 
 def test_that_a_machine_has_no_vote_is_the_cause_that_it_orders_nothing() -> None:
