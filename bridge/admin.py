@@ -80,6 +80,7 @@ class Admin:
             "lineage": view.lineage,
             "durability": view.durability,
             "min_copies": view.min_copies,
+            "name": self._name(standing.id),
             "nodes": [self._node(id_) for id_ in sorted(ids)],
         }
 

@@ -57,6 +57,8 @@ def force_view(args: Args, console: Console) -> int:
 
     with client_of(args, console) as client:
         found = client.members()
+        if against := refusal(found, args.name):
+            raise Refused(against)
         for line in warning(found, args.name):
             console.say(line)
         if not args.yes:
@@ -70,6 +72,21 @@ def force_view(args: Args, console: Console) -> int:
         _show(found, args, console)
         console.say(f"The cluster has a new id: {found['cluster']}")
     return DONE
+
+
+def refusal(found: dict[str, Any], name: str) -> str:
+    """Why it cannot be that, before it is told what may be lost, which would be of another machine; empty:
+    as far as can be seen here it can.
+    """
+    asked = next((n["name"] for n in found["nodes"] if name in (n["name"], str(n["id"]))), name)
+    if asked != found.get("name", asked):
+        return f"this is {found['name']}: ask {asked}, if that shall go on"
+    if found["active"]:
+        return (
+            f"this machine acts in view {found['view']}: nothing has to be forced; `member retire` takes "
+            "the vote of a machine that is gone"
+        )
+    return ""
 
 
 def warning(found: dict[str, Any], name: str) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from clikit import Done, duckrow
 from duckrow.tools import cli_member
 
+OTHER = {"weight": 1, "witness": False, "state": "waits", "listed": 1, "listed_witness": False}
 LEFT = {
     "view": 7,
     "active": False,
@@ -20,7 +21,8 @@ LEFT = {
     "durability": "fsync",
     "min_copies": 1,
     "cluster": "ab" * 16,
-    "nodes": [],
+    "name": "m2",
+    "nodes": [{"id": 1, "name": "m1"} | OTHER, {"id": 2, "name": "m2"} | OTHER],
 }
 
 
@@ -67,6 +69,36 @@ def test_anything_else_changes_nothing(node: Node, typed: bytes) -> None:
 
     assert done.code != 0
     assert "nothing was changed" in done.err
+    assert node.asked == []
+
+
+@pytest.mark.parametrize("name", ["m1", "1", "m9"])
+def test_another_machine_than_the_one_that_is_asked_is_not_said_to_go_on(
+    node: Node, name: str
+) -> None:
+    """What may be lost is told of the one that is asked: with another name it was of the wrong one."""
+    done = force(f"{name} --yes")
+
+    assert done.code == 1
+    assert "goes on alone" not in done.err
+    assert f"this is m2: ask {name if name == 'm9' else 'm1'}, if that shall go on" in done.err
+    assert node.asked == []
+
+
+def test_a_machine_may_be_confirmed_by_its_id(node: Node) -> None:
+    assert force("2 --yes").code == 0
+    assert [asked["node"] for asked in node.asked] == ["2"]
+
+
+def test_where_nothing_has_to_be_forced_nobody_is_asked(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LEFT, "active", True)
+    done = force("m2", b"m2\n")
+
+    assert done.code == 1
+    assert "goes on alone" not in done.err
+    assert "acts in view 7: nothing has to be forced" in done.err
     assert node.asked == []
 
 
