@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .command import DONE, FAILED, Args, Command, option
-from .configfiles import OPTIONS, loaded, text_of
+from .configfiles import OPTIONS, cluster_text_of, loaded
 from .console import Console
 
 if TYPE_CHECKING:
@@ -85,12 +85,9 @@ def member_of(config: Config) -> tuple[ClusterFile, Peer]:
         Refused: something in it is wrong, or it does not name this machine.
     """
     from duckrow.node.clusterfile import read_cluster
-    from duckrow.node.errors import NotFound
 
     path = Path(config.node.cluster).expanduser()
-    if not path.is_file():
-        raise NotFound(f"there is no cluster file {path}")
-    cluster = read_cluster(text_of(path), str(path))
+    cluster = read_cluster(cluster_text_of(path), str(path))
     return cluster, cluster.named(config.node.name or socket.gethostname())
 
 

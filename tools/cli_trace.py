@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .clients import client_of
 from .command import DONE, NOT_FOUND, Args, Command, option, whole
-from .configfiles import text_of
+from .configfiles import cluster_text_of
 from .console import Console
 from .output import output_of
 from .rows import Row, entry_rows
@@ -54,7 +54,7 @@ def everywhere(args: Args, console: Console) -> list[Row]:
     from duckrow.node.errors import DuckrowError
 
     rows: list[Row] = []
-    cluster = read_cluster(text_of(Path(args.cluster)), args.cluster)
+    cluster = read_cluster(cluster_text_of(Path(args.cluster)), args.cluster)
     where = {"topic": args.topic, "partition": args.partition, "number": args.number}
     for peer in cluster.peers.values():
         if peer.witness or not peer.url:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .clients import client_of
 from .command import DONE, FAILED, Args, Command, option
-from .configfiles import text_of
+from .configfiles import cluster_text_of
 from .console import Console
 from .output import output_of
 
@@ -59,7 +59,7 @@ def each_of(args: Args, console: Console) -> Sequence[str | None]:
     from duckrow.node.errors import Refused
 
     if args.cluster:
-        cluster = read_cluster(text_of(Path(args.cluster)), args.cluster)
+        cluster = read_cluster(cluster_text_of(Path(args.cluster)), args.cluster)
         urls = [peer.url for peer in cluster.peers.values() if peer.url and not peer.witness]
         if not urls:
             raise Refused(f"{args.cluster} names no url of a member: say where clients find them")

@@ -41,6 +41,20 @@ def found(named: str | None, environ: Mapping[str, str]) -> Path | None:
     return next((path for path in places(environ) if path.is_file()), None)
 
 
+def cluster_text_of(path: Path) -> str:
+    """
+    Raises:
+        NotFound: there is no such file.
+        Refused: it is no text.
+    """
+    try:
+        return text_of(path)
+    except FileNotFoundError:
+        raise NotFound(
+            f"there is no cluster file {path}: `duckrow cluster init` writes one"
+        ) from None
+
+
 def text_of(path: Path) -> str:
     """
     Raises:

@@ -192,6 +192,15 @@ def test_every_address_of_a_url_is_looked_at_and_one_that_does_not_answer_is_tol
     assert (nobody.code, nobody.out) == (4, b"")
 
 
+@pytest.mark.parametrize("command", ["verify", "trace rides 1"])
+def test_a_cluster_file_that_is_not_there_is_told_as_what_was_named_and_is_not(
+    command: str,
+) -> None:
+    done = duckrow(f"{command} --cluster none.toml")
+    assert done.code == 3
+    assert "there is no cluster file none.toml: `duckrow cluster init` writes one" in done.err
+
+
 def test_an_entry_in_the_middle_is_traced(sh: Shell) -> None:
     sh("produce T a bb ccc")
 
