@@ -26,6 +26,10 @@ LINEAGE_BITS: Final = 63
 Prove = Callable[[Chronicle, int], Awaitable[Proof | None]]
 
 
+class NotAlone(Conflict):
+    """The row is of a machine of a cluster: its bridge goes on with it, and nobody else."""
+
+
 class LoneStart:
     """Of a store that was recovered; `doubted`: a sync of an earlier life failed; `copied`: it was
     restored from a backup, and the original may have gone on.
@@ -40,14 +44,14 @@ class LoneStart:
     def check_alone(self) -> None:
         """
         Raises:
-            Conflict: the row belongs to a cluster of several, or to another member.
+            NotAlone: the row belongs to a cluster of several, or to another member.
         """
         chronicle = self._store.chronicle
         views = [v for v in (chronicle.newest_view, chronicle.installed_view) if v is not None]
         ids = {member.id for view in views for member in view.members}
         ids |= {voter[0] for view in views for voter in view.voters}
         if is_binding(chronicle.register, chronicle.newest_view) or not ids <= {self._id}:
-            raise Conflict(
+            raise NotAlone(
                 f"this row belongs to a cluster of the members {sorted(ids)}, and this is a node "
                 f"alone with id {self._id}: start it with its bridge, or with the id of the member"
             )

@@ -109,15 +109,34 @@ def of_files(data: Path, config: Config) -> Iterator[Check]:
     """Opens the folder as a node does, and reads every byte that is durable."""
     import trio
 
-    from duckrow.node.alone import Options, open_node
+    from duckrow.node.alone import Options, durable_folders, open_node
+    from duckrow.node.chronicle import Chronicle
     from duckrow.node.damage import Damage
-    from duckrow.node.errors import Conflict, DuckrowError, first_of
+    from duckrow.node.errors import Conflict, Corrupt, DuckrowError, first_of
+    from duckrow.node.lonestart import NotAlone
     from duckrow.node.realio import real_env
+    from duckrow.node.rowstore import RowStore
+
+    env, options = real_env("doctor", data), Options(store=config.store.options())
 
     async def read() -> tuple[int, list[Damage]]:
-        options = Options(store=config.store.options())
-        async with open_node(real_env("doctor", data), options) as node:
-            return node.state.position, await node.row.store.scrub()
+        try:
+            async with open_node(env, options) as node:
+                return node.state.position, await node.row.store.scrub()
+        except NotAlone:
+            return await look()
+
+    async def look() -> tuple[int, list[Damage]]:
+        """Of a machine of a cluster: what to do about its end is for its bridge to say."""
+        (folder,) = await durable_folders(env.disk, "row")
+        store = await RowStore.open(folder, env, options.store, beyond=stays)
+        try:
+            return store.position, await store.scrub()
+        finally:
+            store.abandon()
+
+    async def stays(_known: Chronicle, _segment: int) -> Corrupt:
+        return Corrupt("nothing is cut off by who only looks")
 
     if not (data / "row").is_dir():
         yield Check("files", WARN, f"there is no row in {data} yet")
@@ -141,6 +160,7 @@ def of_rebuilding(data: Path, config: Config) -> Iterator[Check]:
 
     from duckrow.node.alone import Options
     from duckrow.node.errors import Conflict, DuckrowError, first_of
+    from duckrow.node.lonestart import NotAlone
     from duckrow.node.realio import real_env
     from duckrow.node.rebuilding import Rebuilt, rebuild
 
@@ -155,6 +175,8 @@ def of_rebuilding(data: Path, config: Config) -> Iterator[Check]:
     except (DuckrowError, BaseExceptionGroup) as error:
         cause = first_of(error)
         todo = "stop the node first" if isinstance(cause, Conflict) else "duckrow restore --help"
+        if isinstance(cause, NotAlone):
+            todo = "start it: its neighbours have what lacks"
         yield Check("rebuild", BAD, str(cause), todo)
         return
     for made in rebuilt.made or ("nothing lacks that can be made again",):

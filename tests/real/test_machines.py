@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
@@ -219,6 +220,45 @@ def test_who_is_alone_says_for_whom_it_waits(three: Machines) -> None:
         for name in ("m2", "m3"):
             three[name].start()
     until(lambda: values(one, "t") == [b"one"], one.said)
+
+
+def test_doctor_reads_the_row_of_a_stopped_machine_of_a_cluster_and_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    """It had refused to, as a node alone has to, said to stop the node, and ended with exit code 0."""
+
+    def files(*words: str) -> dict[str, str]:
+        done = duckrow(f"doctor -o jsonl --set node.data={data} {' '.join(words)}")
+        rows: list[dict[str, str]] = [json.loads(line) for line in done.out.splitlines()]
+        return rows[-1]
+
+    def contents() -> dict[str, bytes]:
+        return {
+            p.name: p.read_bytes() for p in data.rglob("*") if p.is_file() and "lock" not in p.name
+        }
+
+    with machines(tmp_path, "m1", "m2", "m3") as row:
+        for machine in row.values():
+            machine.start()
+        data = row["m1"].data
+        with row["m1"].ready().client() as client:
+            client.produce_many("T", [b"ride-1", b"ride-2", b"ride-3"], timeout=30)
+        assert files("--files")["next"] == "stop the node first"
+        row["m1"].clear()
+        before = contents()
+        found = files("--files")
+        assert (found["state"], contents()) == ("ok", before)
+        assert "every byte of the row is whole, up to position" in found["said"]
+        assert "its neighbours" in files("--rebuild")["next"]
+
+        segment = data / "row" / "00000001.seg"
+        segment.write_bytes(segment.read_bytes().replace(b"ride-2", b"RIDE-2", 1))
+        before = contents()
+        found = files("--files")
+        assert (found["state"], contents()) == ("bad", before)
+        assert "00000001.seg" in found["said"]
+        row["m1"].start().ready()
+        until(lambda: values(row["m1"], "T") == [b"ride-1", b"ride-2", b"ride-3"], row["m1"].said)
 
 
 def test_a_bridge_without_a_node_leaves_the_others_and_ends(tmp_path: Path) -> None:
