@@ -33,7 +33,7 @@ from .errors import Corrupt, DiskFailed, Full, NoQuorum, NotFound, Refused
 from .findings import Hole, end_at
 from .limits import KIB
 from .lonecare import Care
-from .lonestart import LoneStart, Prove, lost_end
+from .lonestart import ALONE_ID, LoneStart, Prove, check_alone, lost_end
 from .reserve import OK
 from .row import Item, RowStatus, alone
 from .rowstore import RowStore
@@ -88,7 +88,7 @@ class LoneRow:
         env: Env,
         options: StoreOptions,
         *,
-        id_: int = 1,
+        id_: int = ALONE_ID,
         prove: Prove | None = None,
     ) -> LoneRow:
         """Recovers, and starts a new incarnation: START, leftovers, the mark of the next view (N7).
@@ -109,7 +109,7 @@ class LoneRow:
         done = False
         try:
             start = LoneStart(store, env, id_, doubted=doubted, copied=copied)
-            start.check_alone()
+            check_alone(store.chronicle, id_)
             row = cls(store, disk, env, id_)
             if store.lost is None:
                 row._view = await start.begin()

@@ -23,11 +23,27 @@ from .storeoptions import FSYNC
 
 INCARNATION_BITS: Final = 64
 LINEAGE_BITS: Final = 63
+ALONE_ID: Final = 1  # of a node alone
 Prove = Callable[[Chronicle, int], Awaitable[Proof | None]]
 
 
 class NotAlone(Conflict):
     """The row is of a machine of a cluster: its bridge goes on with it, and nobody else."""
+
+
+def check_alone(chronicle: Chronicle, id_: int = ALONE_ID) -> None:
+    """
+    Raises:
+        NotAlone: the row belongs to a cluster of several, or to another member.
+    """
+    views = [v for v in (chronicle.newest_view, chronicle.installed_view) if v is not None]
+    ids = {member.id for view in views for member in view.members}
+    ids |= {voter[0] for view in views for voter in view.voters}
+    if is_binding(chronicle.register, chronicle.newest_view) or not ids <= {id_}:
+        raise NotAlone(
+            f"this row belongs to a cluster of the members {sorted(ids)}, and this is a node "
+            f"alone with id {id_}: start it with its bridge, or with the id of the member"
+        )
 
 
 class LoneStart:
@@ -40,21 +56,6 @@ class LoneStart:
     ) -> None:
         self._store, self._env, self._id = store, env, id_
         self._doubted, self._copied = doubted, copied
-
-    def check_alone(self) -> None:
-        """
-        Raises:
-            NotAlone: the row belongs to a cluster of several, or to another member.
-        """
-        chronicle = self._store.chronicle
-        views = [v for v in (chronicle.newest_view, chronicle.installed_view) if v is not None]
-        ids = {member.id for view in views for member in view.members}
-        ids |= {voter[0] for view in views for voter in view.voters}
-        if is_binding(chronicle.register, chronicle.newest_view) or not ids <= {self._id}:
-            raise NotAlone(
-                f"this row belongs to a cluster of the members {sorted(ids)}, and this is a node "
-                f"alone with id {self._id}: start it with its bridge, or with the id of the member"
-            )
 
     async def begin(self) -> int:
         """START, leftovers and the mark of the next view, durably; the number of that view.

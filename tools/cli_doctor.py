@@ -113,27 +113,24 @@ def of_files(data: Path, config: Config) -> Iterator[Check]:
     from duckrow.node.chronicle import Chronicle
     from duckrow.node.damage import Damage
     from duckrow.node.errors import Conflict, Corrupt, DuckrowError, first_of
-    from duckrow.node.lonestart import NotAlone
+    from duckrow.node.lonestart import NotAlone, check_alone
     from duckrow.node.realio import real_env
     from duckrow.node.rowstore import RowStore
 
     env, options = real_env("doctor", data), Options(store=config.store.options())
 
     async def read() -> tuple[int, list[Damage]]:
-        try:
-            async with open_node(env, options) as node:
-                return node.state.position, await node.row.store.scrub()
-        except NotAlone:
-            return await look()
-
-    async def look() -> tuple[int, list[Damage]]:
-        """Of a machine of a cluster: what to do about its end is for its bridge to say."""
+        """Of a machine of a cluster it only looks: what to do about an end is for its bridge to say."""
         (folder,) = await durable_folders(env.disk, "row")
         store = await RowStore.open(folder, env, options.store, beyond=stays)
         try:
+            check_alone(store.chronicle)
+        except NotAlone:
             return store.position, await store.scrub()
         finally:
             store.abandon()
+        async with open_node(env, options) as node:
+            return node.state.position, await node.row.store.scrub()
 
     async def stays(_known: Chronicle, _segment: int) -> Corrupt:
         return Corrupt("nothing is cut off by who only looks")

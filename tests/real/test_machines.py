@@ -257,6 +257,10 @@ def test_doctor_reads_the_row_of_a_stopped_machine_of_a_cluster_and_changes_noth
         found = files("--files")
         assert (found["state"], contents()) == ("bad", before)
         assert "00000001.seg" in found["said"]
+        with segment.open("r+b") as file:
+            file.truncate(segment.stat().st_size - 20)
+        before = contents()
+        assert (files("--files")["state"], contents()) == ("bad", before), "an end is not cut off"
         row["m1"].start().ready()
         until(lambda: values(row["m1"], "T") == [b"ride-1", b"ride-2", b"ride-3"], row["m1"].said)
 
