@@ -22,7 +22,7 @@ from .findings import Findings, Hole, Stretch
 from .forms import ItemForm, chain
 from .places import place
 from .positions import LOST, Column
-from .records import RecordKind, size_of
+from .records import RecordKind, begins_again, is_rewritten, size_of
 from .segments import segment_file
 
 # A bundle of one command and its item are at least this long: in less, no item can have been lost.
@@ -47,11 +47,14 @@ class Evidence(Findings):
     column: Column = attrs.field(init=False)  # of the segment that is read
     # Damage may have hit a start, a view or a promise: the store has to take a fresh uuid (N6).
     exposed: bool = attrs.field(default=False, init=False)
+    rewritten: bool = attrs.field(default=False, init=False)  # the segment that was read last was
     stretches: list[Stretch] = attrs.field(factory=list, init=False)  # since the last evidence
     spoilt: dict[int, Damage] = attrs.field(factory=dict, init=False)  # bundles, by place
     _lost_end: Damage | None = attrs.field(default=None, init=False)  # nobody knows what was there
+    _indexed: int = attrs.field(init=False)  # the segment with which it began
 
     def __attrs_post_init__(self) -> None:
+        self._indexed = self.segment
         self.column = Column(self.chronicle.position + 1)
 
     def adopt(self, copies: Chronicle, segment: int, first: int | None = None) -> None:
@@ -80,14 +83,26 @@ class Evidence(Findings):
         self.spoilt.clear()
         self._lost_end = None
 
-    def copies_again(self, stretch: Stretch, before: int) -> bool:
-        """The copies at the beginning of a file say what is known from the file before."""
+    def copies_again(self, stretch: Stretch, before: int, left: bytes) -> bool:
+        """The copies at the beginning of a file say what is known from the file before.
+
+        That one may have lost its end where no index says what it ended with: then what is `left` of them
+        has to agree.
+        """
         if stretch.offset or not self.anchored or stretch.segment != self.segment + 1:
             return False
         head = encode_opening(self.chronicle, stretch.segment, before)
         if size_of(len(head), 0) != stretch.length:
             return False
-        self.repair(stretch, RecordKind.SEGMENT, head, "the beginning of the segment")
+        what = "the beginning of the segment"
+        again = begins_again(left, head, stretch.seed, stretch.start_count, stretch.durable)
+        if again is not None:
+            self.rewritten = is_rewritten(again)
+            self.put_back(stretch, again, what)
+        elif self.segment == self._indexed:
+            self.repair(stretch, RecordKind.SEGMENT, head, what)
+        else:
+            return False
         return True
 
     def settle(

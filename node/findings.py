@@ -79,6 +79,9 @@ class Findings:
             start_count=stretch.start_count,
             durable=stretch.durable,
         )
+        self.put_back(stretch, content, what)
+
+    def put_back(self, stretch: Stretch, content: bytes, what: str) -> None:
         assert len(content) == stretch.length
         self.repairs.append(Repair(stretch.segment, stretch.offset, content))
         self.tell(stretch, what, mended=True)

@@ -154,6 +154,42 @@ def decode(window: Buffer, base: int, offset: int, seed: int | None) -> Record |
     )
 
 
+def begins_again(
+    left: bytes, head: bytes, seed: int, start_count: int, durable: int
+) -> bytes | None:
+    """The record that began a file, where its head is known, and what is left of it agrees; else None."""
+    _, _, _, _, flags, started, claimed = PREFIX.unpack_from(left)
+    flags &= _FLAGS_MAX
+    for known in (flags, flags ^ FLAG_REWRITTEN):
+        record = encode(
+            RecordKind.SEGMENT,
+            head,
+            seed=seed,
+            offset=0,
+            start_count=started,
+            durable=claimed,
+            flags=known,
+        )
+        if record[:4] == left[:4]:
+            return record
+    if left[PREFIX_BYTES : PREFIX_BYTES + len(head)] != head:
+        return None
+    return encode(
+        RecordKind.SEGMENT,
+        head,
+        seed=seed,
+        offset=0,
+        start_count=start_count,
+        durable=durable,
+        flags=flags,
+    )
+
+
+def is_rewritten(beginning: bytes) -> bool:
+    """By the first record of a file."""
+    return bool(beginning[_KIND_AT + 1] & FLAG_REWRITTEN)
+
+
 def candidates(window: bytes, base: int, start: int = 0) -> Iterator[int]:
     """Offsets in the file at which a record could begin, by its kind and flags, from `start` on."""
     for match in _CANDIDATE.finditer(window, max(0, start - base) + _KIND_AT):

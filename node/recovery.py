@@ -84,7 +84,6 @@ class Recovery(Evidence):
     last: Last | None = None
     whole: int = attrs.field(init=False)  # address: what lies below was whole once
 
-    rewritten: bool = attrs.field(default=False, init=False)  # the segment that was read last was
     torn: bool = attrs.field(default=False, init=False)  # that segment ends in a torn tail
     records: int = attrs.field(default=0, init=False)
     _before: Column = attrs.field(init=False)  # of the segment before
@@ -150,7 +149,8 @@ class Recovery(Evidence):
             )
             end = padded(size) if found is None else found.offset
             stretch = Stretch(segment, offset, end - offset, seed, self._start_count, self._claimed)
-            if not self.copies_again(stretch, before):
+            left = b"" if offset else (yield 0, min(end, REACH_MAX))
+            if not self.copies_again(stretch, before, left):
                 if offset == 0 and found is None:
                     self.lose_end(segment, size)
                 else:

@@ -24,6 +24,7 @@ from duckrow.node.errors import Corrupt, DiskFailed, NotFound
 from duckrow.node.forms import DIGEST_ZERO, chain
 from duckrow.node.journal import Journal, Recovered
 from duckrow.node.places import segment_of
+from duckrow.node.registerform import Register
 from duckrow.node.row import Item, View
 from duckrow.node.rowstore import RowStore
 from duckrow.node.segments import index_file, index_number, segment_number
@@ -45,6 +46,8 @@ class Promised(NamedTuple):
     uuid: bytes
     position: int
     held: dict[int, int]  # by origin, of the installed view
+    register: int = 0  # which view it is for, if anything is promised
+    ballot: int = 0
 
 
 class Generations:
@@ -79,8 +82,9 @@ class Generations:
 
     def hurt(self, count: int) -> None:
         segments = [path for path in self._machine.media.paths() if path.endswith(".seg")]
-        newest = max(segments, default="")
-        size = len(self._machine.media.content(newest)) if newest else 0
+        sizes = {path: len(self._machine.media.content(path)) for path in segments}
+        newest = max((path for path in segments if sizes[path]), default="")
+        size = sizes.get(newest, 0)
         for _ in range(count):
             paths = self._paths()
             last = [path for path in paths if path in segments[-3:]]
@@ -145,7 +149,7 @@ class Generations:
 
     def _judge(self, found: Recovered) -> None:
         assert found.digest == self._digests[found.position]
-        uuid, position, promised = self._promised
+        uuid, position, promised, register, ballot = self._promised
         # Of what is known to have been in the row only the place may be lost: then it waits.
         gone = [self._items[each].content for each in range(found.position + 1, position + 1)]
         less = any(each not in found.bundles for each in gone)
@@ -156,6 +160,8 @@ class Generations:
             held = Memory.of(found).holds()
             if found.position == position:
                 less |= any(held.get(origin, 0) < s for origin, s in promised.items())
+        if register > (0 if found.newest is None else found.newest.id):  # else it binds nobody
+            less |= found.register is None or found.register.promised[0] < ballot
         if not self._hit:
             assert found.uuid == uuid, "a new name"
             assert not found.damaged
@@ -250,14 +256,27 @@ class Generations:
                     await journal.order(position, content[:3])
                 if rng.random() < 0.3:
                     await journal.sync()
+        register = await self._promise(journal)
         await journal.sync()
         held = {origin: s for origin, s in store.chronicle.heard.items() if origin}
-        self._promised = Promised(store.uuid, store.position, held)
+        self._promised = Promised(store.uuid, store.position, held, *register)
         self._powerless = False
         if rng.random() < 0.4:
             await store.index_sealed()
         if rng.random() < 0.3:
             await journal.close()
+
+    async def _promise(self, journal: Journal) -> tuple[int, int]:
+        """More than before, perhaps: for which view, and what."""
+        newest, register = journal.store.chronicle.newest_view, journal.recovered.register
+        number = 1 if newest is None else newest.id + 1
+        ballot = 0 if register is None or register.register < number else register.promised[0]
+        for _ in range(self._rng.choice([0, 0, 1, 2])):
+            ballot += 1
+            await journal.register(Register(number, (ballot, 1)))
+            if self._rng.random() < 0.3:
+                await journal.store.seal(journal.store.segments()[-1].number)
+        return number if ballot else 0, ballot
 
 
 def delivered(items: Mapping[int, Item], position: int) -> dict[int, int]:

@@ -501,6 +501,32 @@ def test_a_file_that_was_begun_behind_an_empty_one_did_not_come_with_an_image() 
     assert machine.run(opened).uuid == renamed.uuid
 
 
+@pytest.mark.parametrize("at", [8, 200], ids=["prefix", "head"])
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut"])
+def test_the_beginning_of_a_file_is_made_again_only_where_what_is_left_of_it_agrees(
+    at: int, *, whole: bool
+) -> None:
+    """The file before had lost its end with a promise, and the promise before that one was taken for the last."""
+    machine, tale = Machine(24), Tale(small(segment_bytes=1 << 16))
+    ends: list[int] = []
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        for ballot in (1, 2):
+            ends.append(journal.store.segments()[-1].bytes)
+            await tale.register(journal, Register(2, (9, ballot)))
+        await journal.store.seal(1)
+        await tale.sync(journal)
+
+    machine.run(tale.life(work, orderly=False))
+    if not whole:
+        machine.media.pages(f"row/{segment_file(1)}").truncate(ends[1])
+    machine.media.flip(f"row/{segment_file(2)}", at)
+    found = machine.run(opened)
+    assert (found.uuid == tale.uuid) == whole
+    assert not whole or found.register == tale.now.register
+
+
 def test_a_row_of_which_an_index_speaks_is_not_taken_for_one_that_never_began() -> None:
     """Its only file tells nothing any more; it was made anew, as blank, with the id of a machine that had voted."""
     machine, tale = Machine(19), Tale()
