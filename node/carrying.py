@@ -23,6 +23,7 @@ from .chronicle import Opening
 from .doubt import leave_doubt
 from .env import Disk, File
 from .errors import DiskFailed
+from .findings import Repair
 from .limits import MIB
 from .records import seed_of
 from .recovery import Recovery, offset_in
@@ -30,6 +31,7 @@ from .segmentreads import SECTOR_BYTES, Unread
 from .segments import segment_file
 
 COPY_BYTES: Final = 1 * MIB
+OpenFile = Callable[[int], Awaitable[File]]  # by the number of a segment
 
 
 @attrs.define(eq=False)
@@ -71,7 +73,7 @@ async def carry_out(
     tail: Sequence[Tail],
     kept: Sequence[Tail],
     recovery: Recovery,
-    open_file: Callable[[int], Awaitable[File]],
+    open_file: OpenFile,
     *,
     ended: bool,
 ) -> Carried:
@@ -104,18 +106,41 @@ async def carry_out(
                 names = True
                 await write_again(each.file, start, each.end)
                 rewritten_bytes += each.end - start
-        for repair in recovery.repairs:
-            file = await open_file(repair.segment)
-            written[repair.segment] = file
-            file.write(repair.offset, [repair.content])
+        written |= await _put_back(recovery.repairs, open_file)
         for file in written.values():
             await file.sync()
         if names:
             await disk.sync_names()
     except OSError as error:
-        await leave_doubt(disk)
-        raise DiskFailed(f"recovery of the row store could not be written: {error}") from error
+        raise await _failed(disk, error) from error
     return Carried(cut_bytes, rewritten_bytes)
+
+
+async def put_back(disk: Disk, repairs: Sequence[Repair], open_file: OpenFile) -> None:
+    """In segments that were sealed and durable long ago.
+
+    Raises:
+        DiskFailed: a write or a sync failed.
+    """
+    try:
+        for file in (await _put_back(repairs, open_file)).values():
+            await file.sync()
+    except OSError as error:
+        raise await _failed(disk, error) from error
+
+
+async def _put_back(repairs: Sequence[Repair], open_file: OpenFile) -> dict[int, File]:
+    """The files that are to be synced, by segment."""
+    written: dict[int, File] = {}
+    for repair in repairs:
+        written[repair.segment] = file = await open_file(repair.segment)
+        file.write(repair.offset, [repair.content])
+    return written
+
+
+async def _failed(disk: Disk, error: OSError) -> DiskFailed:
+    await leave_doubt(disk)
+    return DiskFailed(f"recovery of the row store could not be written: {error}")
 
 
 async def write_again(file: File, start: int, end: int) -> None:

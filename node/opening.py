@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import attrs
 
-from .carrying import Tail, carry_out, unread_end
+from .carrying import Tail, carry_out, put_back, unread_end
 from .chronicle import Chronicle
 from .damage import Damage
 from .env import Disk
@@ -268,6 +268,7 @@ class _Opener:
         if following > column.last + 1 and not imaged:
             recovery.lose_until(following - 1, number)
         recovery.finish()
+        await put_back(self._disk, recovery.repairs, self._found.file)
         segment = Segment(number, each.uuid, column.first, column.last, each.end, column=column)
         segment.rewritten = recovery.rewritten
         segment.unread = bool(each.unread)

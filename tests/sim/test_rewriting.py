@@ -135,6 +135,28 @@ def test_after_a_restart_a_rewritten_segment_is_known_as_it_is(lost: str, orderl
     assert machine.media.content(mine) == before
 
 
+@pytest.mark.parametrize("lost", ["its index", "all indexes"])
+@pytest.mark.parametrize("at", [8, 11, 40], ids=["length", "flags", "head"])
+def test_the_beginning_of_a_rewritten_segment_is_put_back_as_it_was(at: int, lost: str) -> None:
+    """It said no more that it was rewritten; and where only its own index was lost, it was told as mended, and was
+    not.
+    """
+    machine = Machine(1)
+    live, dead = run(machine, rewrite)
+    names = [name for name in machine.media.paths() if name.endswith(".pos")]
+    before = machine.media.content(PATH)
+
+    async def lose(env: Env) -> None:
+        folder = await env.disk.folder("row")
+        for name in names if lost == "all indexes" else [PATH.replace(".seg", ".pos")]:
+            await folder.unlink(name.removeprefix("row/"))
+
+    machine.run(lose)
+    machine.media.flip(PATH, at)
+    run(machine, partial(check, live=live, dead=dead))
+    assert machine.media.content(PATH) == before
+
+
 def test_it_can_be_rewritten_again_when_more_has_died() -> None:
     machine = Machine(1)
 
