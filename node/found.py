@@ -113,8 +113,8 @@ class Found:
         return ()
 
     def _named_since(self, number: int, uuids: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """The first file of a new name may be gone, and only its index tell of both."""
-        for later in sorted(n for n in self.indexes if n > number):
+        """The first file of a new name may be damaged, or gone: only its index tells of both, or that of the one before."""
+        for later in sorted(n for n in self.indexes if n >= number):
             newer = self.indexes[later].chronicle.uuids
             if {*uuids} <= {*newer}:
                 uuids = newer

@@ -353,6 +353,34 @@ def test_a_new_name_that_only_an_index_tells_any_more_is_kept() -> None:
     assert {*found.formers} == {*names}
 
 
+def test_a_new_name_that_only_the_index_of_the_file_before_tells_any_more_is_kept() -> None:
+    """What was left of its first file was of no store, and the next start was counted as that one had been: then the
+    beginning of its own file was no such thing, and each start took a new name.
+    """
+    machine, tale = Machine(25), Tale()
+    ends: list[int] = []
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+
+    async def rename(env: Env) -> tuple[bytes, ...]:
+        journal = await Journal.open(await env.disk.folder("row"), env, tale.options, ME)
+        journal.store.take_new_name()
+        await journal.store.begin(99)
+        ends.append(journal.store.segments()[-1].bytes)
+        await journal.register(Register(2, (9, 1)))
+        await journal.sync()
+        await journal.store.index_sealed()
+        return journal.store.uuid, *journal.store.formers
+
+    machine.run(tale.life(work, orderly=False))
+    names = machine.run(rename)
+    machine.media.pages(f"row/{segment_file(2)}").write(0, bytes(ends[0]))
+    found = machine.run(opened)
+    assert found.formers == names
+    assert machine.run(opened).uuid == found.uuid
+
+
 def test_the_index_of_a_file_that_was_lost_goes_with_the_end_that_it_speaks_of() -> None:
     """What came again lay elsewhere, and was told as lost once the files before that one were dropped."""
     machine, tale = Machine(16), Tale()
