@@ -155,7 +155,11 @@ class _Opener:
         kept: list[Tail] = []
         for each, following in itertools.zip_longest(tail, tail[1:]):
             await self._scan(recovery, each, before)
-            if not each.end and segment_of(recovery.whole) <= each.number:
+            if (
+                not each.end
+                and segment_of(recovery.whole) <= each.number
+                and not (following is not None and _is_behind_nothing(following))
+            ):
                 break  # else it was whole once, and so is what is behind it
             column, chronicle = recovery.column, recovery.chronicle
             segment = Segment(
@@ -362,3 +366,9 @@ class _Opener:
         self._opened.damages.append(damage)
         if last:
             self._opened.holes.append(Hole(first, last, damage))
+
+
+def _is_behind_nothing(tail: Tail) -> bool:
+    """It was begun when damage had emptied the segment before."""
+    opening = tail.opening
+    return opening is not None and not (opening.before or opening.is_of_image)

@@ -507,8 +507,13 @@ def test_what_came_with_an_image_says_that_the_row_went_on_behind_it() -> None:
     assert found.uuid != tale.uuid
 
 
-def test_a_file_that_was_begun_behind_an_empty_one_did_not_come_with_an_image() -> None:
-    """It looked so, and what its beginning says of promises was not taken over: each start took a new name."""
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_file_that_was_begun_behind_an_empty_one_did_not_come_with_an_image(
+    *, marked: bool
+) -> None:
+    """It looked so, and what its beginning says of promises was not taken over: each start took a new name.  Or
+    torn, where the power had taken what marks its start as durable: it was cut off, and one more name was taken.
+    """
     machine, tale = Machine(23), Tale()
 
     async def work(tale: Tale, journal: Journal) -> None:
@@ -525,6 +530,9 @@ def test_a_file_that_was_begun_behind_an_empty_one_did_not_come_with_an_image() 
     renamed = machine.run(opened)
     assert renamed.uuid != tale.uuid
     assert machine.media.content(f"row/{segment_file(2)}") == b""
+    if not marked:
+        pages = machine.media.pages(f"row/{segment_file(3)}")
+        pages.truncate(pages.cache.size - PREFIX_BYTES)
 
     assert machine.run(opened).uuid == renamed.uuid
 
