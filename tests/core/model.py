@@ -414,7 +414,10 @@ class Model:
         named = {name: DEFAULTS[name] if v is None else v for name, v in changes.items()}
         if named.get("partitions", 1_024) < topic.policy["partitions"]:
             return self.refused(Reason.FEWER_PARTITIONS, topic.policy["partitions"])
+        before = dict(topic.policy)
         topic.policy |= named
+        if topic.policy == before:
+            return Result(Code.ORDERED, detail=topic.id, position=self.position)
         for partition in range(topic.policy["partitions"]):
             self.hold(topic, partition)
             self.fill(topic, partition)
