@@ -49,6 +49,21 @@ def compared(statuses: Sequence[Mapping[str, Any]], digests: Sequence[Digest]) -
     }
 
 
+def apart(rows: Sequence[tuple[str, int, str]]) -> list[dict[str, Any]]:
+    """The rows that these are: with the lineage, the cluster if one is known, and the nodes of each; empty: one.
+
+    A lineage, which a forced view and whatever else may lose entries begins, is what makes a row another one
+    to clients, too.  Of each node come its name, lineage and cluster; lineage 0: it has no row yet.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for name, lineage, cluster in rows:
+        if lineage:
+            each = found.setdefault(lineage, {"lineage": lineage, "cluster": cluster, "nodes": []})
+            each["cluster"] = each["cluster"] or cluster
+            each["nodes"].append(name)
+    return [*found.values()] if len(found) > 1 else []
+
+
 def _alike(digests: Sequence[bytes | None]) -> bool:
     """As far as they are known: what a node keeps no more, it cannot be asked for."""
     return len({digest for digest in digests if digest is not None}) <= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .clients import client_of
+from .clients import at_once, client_of
 from .command import DONE, NOT_FOUND, Args, Command, option, whole
 from .configfiles import cluster_text_of
 from .console import Console
@@ -53,17 +53,17 @@ def everywhere(args: Args, console: Console) -> list[Row]:
     from duckrow.node.clusterfile import read_cluster
     from duckrow.node.errors import DuckrowError
 
-    rows: list[Row] = []
     cluster = read_cluster(cluster_text_of(Path(args.cluster)), args.cluster)
     where = {"topic": args.topic, "partition": args.partition, "number": args.number}
-    for peer in cluster.peers.values():
-        if peer.witness or not peer.url:
-            continue  # it keeps no row, or nobody knows where to ask
-        try:
-            rows.append(at(args, console, peer.url))
-        except DuckrowError as error:
-            rows.append({"state": "unknown", **where, "node": peer.name, "said": str(error)})
-    return rows
+    # A witness keeps no row, and without a url nobody knows where to ask.
+    peers = [peer for peer in cluster.peers.values() if peer.url and not peer.witness]
+    answers = at_once(lambda peer: at(args, console, peer.url), peers)
+    return [
+        {"state": "unknown", **where, "node": peer.name, "said": str(answer)}
+        if isinstance(answer, DuckrowError)
+        else answer
+        for peer, answer in zip(peers, answers, strict=True)
+    ]
 
 
 def told(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -141,8 +142,14 @@ def test_one_that_is_forced_to_go_on_alone_refuses_the_others_until_their_disks_
         assert weights(row["m1"]) == {"m1": 1}
         done(row["m1"], "produce T b --timeout 30")
 
-        row["m2"].start()
+        row["m2"].start().ready()
         until(lambda: trouble(row["m1"], "m2") != "", row["m2"].said)
+        compared = duckrow(f"verify -o json --timeout 5 --cluster {row['m1'].file}")
+        told = json.loads(compared.out)
+        assert (compared.code, told["same"]) == (1, False)
+        assert [each["nodes"] for each in told["apart"]] == [["m1"], ["m2"]]
+        assert len({each["cluster"] for each in told["apart"]}) == 2
+        assert "these are 2 rows, which go on apart: m1 of lineage" in compared.err
         assert "m1 has no link with m2: " in sh(row["m1"], "why").text
         row["m2"].clear()
         shutil.rmtree(row["m2"].data)
@@ -150,6 +157,8 @@ def test_one_that_is_forced_to_go_on_alone_refuses_the_others_until_their_disks_
         until(lambda: states(row["m1"]).get("m2") == "follows", row["m2"].said)
         done(row["m1"], "member add m2 --wait 30")
         assert values(row["m2"], "T") == [b"a", b"b"]
+        one = duckrow(f"verify -o json --timeout 2 --cluster {row['m1'].file}").document
+        assert (one["same"], one["apart"], [*one["nodes"]]) == (True, [], ["m1", "m2"])
 
 
 def trouble(machine: Machine, peer: str) -> str:
