@@ -20,6 +20,7 @@ from duckrow.node.errors import (
     DuckrowError,
     Full,
     NoQuorum,
+    NotFound,
     Refused,
     Timeout,
 )
@@ -97,7 +98,7 @@ class Cluster(ABC, Generic[M]):
     def machine(self, which: int | str) -> M:
         """
         Raises:
-            Refused: there is none.
+            NotFound: there is none.
         """
         for place, machine in enumerate(self.machines):
             if which in (place, machine.name):
@@ -105,7 +106,7 @@ class Cluster(ABC, Generic[M]):
         there = ", ".join(machine.name for machine in self.machines)
         if isinstance(which, int):
             there += f", or 0 to {len(self.machines) - 1}"
-        raise Refused(f"there is no machine {which!r}: there are {there}")
+        raise NotFound(f"there is no machine {which!r}: there are {there}")
 
     def way(self, one: int | str, other: int | str) -> list[M]:
         """The machines on a shortest one, with both ends."""

@@ -140,6 +140,8 @@ def _failed(error: Exception, console: Console, *, debug: bool) -> int:
         console.say("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, DuckrowError | OSError | DiskFailed | UnknownVersion):
         console.say(f"duckrow: {_said(error)}")
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and error.filename:
+            return NOT_FOUND
         return _EXIT_CODES.get(getattr(error, "code", ""), FAILED)
     if not debug:
         console.say(

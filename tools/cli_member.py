@@ -57,6 +57,7 @@ def force_view(args: Args, console: Console) -> int:
 
     with client_of(args, console) as client:
         found = client.members()
+        _check_known(found, args.name)
         if against := refusal(found, args.name):
             raise Refused(against)
         for line in warning(found, args.name):
@@ -105,9 +106,33 @@ def warning(found: dict[str, Any], name: str) -> list[str]:
 
 
 def _change(args: Args, console: Console, what: str, **asked: Any) -> int:
+    from duckrow.node.errors import Refused
+
     with client_of(args, console) as client:
-        _show(client.members(what, seconds=float(args.wait), **asked), args, console)
+        try:
+            found = client.members(what, seconds=float(args.wait), **asked)
+        except Refused:
+            _check_known(client.members(), asked.get("node"), asked.get("instead_of"))
+            raise
+        _show(found, args, console)
     return DONE
+
+
+def _check_known(found: dict[str, Any], *names: str | None) -> None:
+    """
+    Raises:
+        NotFound: one of them is none of these machines.
+    """
+    from duckrow.node.errors import NotFound
+
+    nodes = () if found.get("alone") else found["nodes"]
+    known = {each for node in nodes for each in (node["name"], str(node["id"]))}
+    if unknown := [name for name in names if name is not None and known and name not in known]:
+        raise NotFound(
+            f"{found.get('name', 'this machine')} knows of no machine {unknown[0]!r}: there are "
+            f"{', '.join(node['name'] for node in nodes)}; one that is new has to be in the cluster file of "
+            "every machine first"
+        )
 
 
 def _show(found: dict[str, Any], args: Args, console: Console) -> None:

@@ -81,14 +81,18 @@ def member_of(config: Config) -> tuple[ClusterFile, Peer]:
     """What the cluster file says, and which of its members this is.
 
     Raises:
-        NotFound: there is no such file.
-        Refused: something in it is wrong, or it does not name this machine.
+        NotFound: there is no such file, or it does not name this machine.
+        Refused: something in it is wrong.
     """
     from duckrow.node.clusterfile import read_cluster
+    from duckrow.node.errors import NotFound, Refused
 
     path = Path(config.node.cluster).expanduser()
     cluster = read_cluster(cluster_text_of(path), str(path))
-    return cluster, cluster.named(config.node.name or socket.gethostname())
+    try:
+        return cluster, cluster.named(config.node.name or socket.gethostname())
+    except Refused as error:
+        raise NotFound(str(error)) from error
 
 
 def bridge_of(

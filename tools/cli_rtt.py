@@ -127,7 +127,7 @@ def _plan(args: Args, case: Case) -> Plan:
         Refused: it cannot be.
     """
     from duckrow.cluster.plan import Plan, Wires, name_of
-    from duckrow.node.errors import Refused
+    from duckrow.node.errors import NotFound
 
     wires = Wires(
         delay=case.delay_ms / 1e3,
@@ -144,7 +144,7 @@ def _plan(args: Args, case: Case) -> Plan:
     )
     for name in (vars(args)["from"], args.to):
         if name and not args.dir and name not in map(name_of, plan.ids):
-            raise Refused(f"there is no machine {name!r}: there are m1 to m{plan.nodes}")
+            raise NotFound(f"there is no machine {name!r}: there are m1 to m{plan.nodes}")
     return plan
 
 

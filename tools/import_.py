@@ -75,8 +75,10 @@ def import_parquet(
 
     Raises:
         Refused: it is no Parquet file with entries, or pyarrow is not installed.
+        OSError: it cannot be read.
     """
     pyarrow, parquet = _pyarrow()
+    path.stat()  # one that is not there is told as by everybody else
     try:
         opened = parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as error:

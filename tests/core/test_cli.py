@@ -170,8 +170,43 @@ def test_an_error_of_the_system_is_told_without_its_number(
     with_command(monkeypatch, fail)
     done = duckrow("explain")
 
-    assert done.code == 1
+    assert done.code == (3 if isinstance(error, FileNotFoundError) else 1)
     assert done.err.startswith(f"duckrow: {said}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "produce t --file {}",
+        "import t {}",
+        "import t {}.parquet",
+        "config check --config {}",
+        "config init {}/duckrow.toml",
+        "backup --check {}",
+        "restore {} --data {}2",
+        "doctor --config {}",
+        "node --cluster {}",
+        "bridge run --cluster {}",
+        "verify --cluster {}",
+        "trace t 1 --cluster {}",
+        "pipeline audit --cluster {}",
+        "pipeline latency --samples {}.csv",
+        "rtt --plot {}/trips.png",
+        "rtt --samples {}/trips.csv",
+        "cluster up --hosts {}",
+        "cluster status --dir {}",
+    ],
+)
+@pytest.mark.parametrize("name", ["none", "file/none"])
+def test_a_file_that_is_not_there_is_exit_code_3_to_every_command(
+    command: str, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    there = str(tmp_path / name)
+    done = duckrow(command.replace("{}", there), environ={"DUCKROW_URL": "duck://127.0.0.1:1"})
+
+    assert (done.code, done.out) == (3, b"")
+    assert there in done.err
 
 
 def test_a_mistake_of_ours_is_called_one_and_debug_shows_where(
@@ -423,3 +458,10 @@ def test_words_of_examples_are_those_of_their_command() -> None:
         for example in command.examples:
             assert f"duckrow {command.words}" in example
             assert shlex.split(example)
+
+
+def test_a_machine_that_a_new_cluster_will_not_have_is_exit_code_3_before_it_is_started() -> None:
+    done = duckrow("rtt --nodes 2 --to m9")
+
+    assert done.code == 3
+    assert "there is no machine 'm9': there are m1 to m2" in done.err

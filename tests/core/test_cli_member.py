@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clikit import Done, duckrow
+from duckrow import Refused
 from duckrow.tools import cli_member
 
 OTHER = {"weight": 1, "witness": False, "state": "waits", "listed": 1, "listed_witness": False}
@@ -29,10 +30,13 @@ LEFT = {
 class Node:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
+        self.refuses = False
 
     def members(self, what: str = "members", **asked: Any) -> dict[str, Any]:
         if what == "members":
             return LEFT
+        if self.refuses:
+            raise Refused("the view is against it")
         self.asked.append({"what": what, **asked})
         return LEFT | {"waits": "", "cluster": "cd" * 16}
 
@@ -72,7 +76,7 @@ def test_anything_else_changes_nothing(node: Node, typed: bytes) -> None:
     assert node.asked == []
 
 
-@pytest.mark.parametrize("name", ["m1", "1", "m9"])
+@pytest.mark.parametrize("name", ["m1", "1"])
 def test_another_machine_than_the_one_that_is_asked_is_not_said_to_go_on(
     node: Node, name: str
 ) -> None:
@@ -81,8 +85,35 @@ def test_another_machine_than_the_one_that_is_asked_is_not_said_to_go_on(
 
     assert done.code == 1
     assert "goes on alone" not in done.err
-    assert f"this is m2: ask {name if name == 'm9' else 'm1'}, if that shall go on" in done.err
+    assert "this is m2: ask m1, if that shall go on" in done.err
     assert node.asked == []
+
+
+@pytest.mark.parametrize(
+    "words", ["force-view m9 --yes", "retire m9", "add 9", "weight m9 2", "replace m9 m1"]
+)
+def test_a_machine_that_is_none_of_the_cluster_is_told_as_what_was_named_and_is_not_there(
+    node: Node, words: str
+) -> None:
+    node.refuses = True
+    done = duckrow(f"member {words}")
+
+    assert done.code == 3
+    assert (
+        f"m2 knows of no machine '{'9' if '9' in words.split() else 'm9'}': there are m1, m2;"
+        in (done.err)
+    )
+    assert node.asked == []
+
+
+@pytest.mark.parametrize("words", ["retire m1", "add 2", "replace m1 m2"])
+def test_what_is_refused_of_a_machine_that_is_known_stays_exit_code_1(
+    node: Node, words: str
+) -> None:
+    node.refuses = True
+    done = duckrow(f"member {words}")
+
+    assert (done.code, done.err) == (1, "duckrow: the view is against it\n")
 
 
 def test_a_machine_may_be_confirmed_by_its_id(node: Node) -> None:

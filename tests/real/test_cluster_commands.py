@@ -146,8 +146,10 @@ def test_without_wires_both_bridges_refuse_a_link_that_is_cut_and_say_so(three: 
     ("line", "code", "said"),
     [
         ("up", 1, "a cluster runs in"),
-        ("kill m4", 1, "no machine 'm4': there are m1, m2, m3"),
-        ("start m2 m4", 1, "no machine 'm4'"),
+        ("kill m4", 3, "no machine 'm4': there are m1, m2, m3"),
+        ("start m2 m4", 3, "no machine 'm4'"),
+        ("cut m1 m4", 3, "no machine 'm4'"),
+        ("logs m4", 3, "no machine 'm4'"),
         ("kill", 2, "required"),
         ("heal m1", 2, "name both"),
         ("status --dir elsewhere", 3, "start one with `duckrow cluster up --dir"),

@@ -199,7 +199,7 @@ def test_a_cluster_that_stays_is_found_by_its_folder_hurt_and_ended(tmp_path: Pa
             found.wipe("m2")
         with pytest.raises(Refused, match="no wires"):
             found.links_are(Wires(delay=0.01))
-        with pytest.raises(Refused, match="no machine 'm3': there are m1, m2"):
+        with pytest.raises(NotFound, match="no machine 'm3': there are m1, m2"):
             found.kill("m3")
         assert found.client(0).produce("rides", b"one").number == 1
         found.pause("m2")

@@ -318,11 +318,11 @@ def one(tmp_path: Path) -> Iterator[Machine]:
         yield found["m1"]
 
 
-def refused(machine: Machine, *words: str) -> str:
+def refused(machine: Machine, *words: str, code: int = 1) -> str:
     """What it said; it ended by itself, and had started no bridge, or one."""
     machine.log.unlink(missing_ok=True)
     machine.start(*words)
-    assert machine.wait() == 1, machine.said()
+    assert machine.wait() == code, machine.said()
     assert machine.said().count("bridge_started") <= 1
     assert "Traceback" not in machine.said()
     assert machine.bridge == 0
@@ -338,7 +338,7 @@ def test_a_cluster_file_that_is_wrong_is_told(one: Machine) -> None:
 
 def test_a_name_that_is_not_in_the_cluster_file_is_told(one: Machine) -> None:
     one.name = "m4"
-    assert "no member 'm4': there are m1, m2" in refused(one)
+    assert "no member 'm4': there are m1, m2" in refused(one, code=3)
 
 
 def test_a_cluster_file_that_is_not_there_is_told(one: Machine) -> None:
