@@ -348,8 +348,9 @@ def test_the_cluster_of_the_readme_goes_on_without_the_machine_that_is_killed_th
     assert [line.split()[0] for line in lines] == ["up", "kill", "status", "down"]
     *before, down = lines
     try:
-        for line in before:
-            shell(line)
+        _, _, status = [shell(line) for line in before]
+        states = {row["name"]: row["state"] for row in map(json.loads, status.splitlines())}
+        assert states["m3"] == "down", "at once, not only when the others have noticed"
         with LocalCluster.at(tmp_path / ".duckrow").connect("m1", timeout=60) as client:
             assert client.produce("rides", "one").number == 1
     finally:
