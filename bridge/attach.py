@@ -131,6 +131,7 @@ class _Node:
         self._output = Output(stream, lambda work: nursery.start_soon(work), note, "node")
         self._follower: Follower | None = None
         self._image = FromNode(self.tell)
+        self._row_image = ""  # with which the row began that it was told of
         self._untaken = 0  # bytes of items
         self._taken = Wakeup()
         self._told: tuple[int, RowStatus] | None = None
@@ -267,6 +268,7 @@ class _Node:
         store, found = bridge.store, bridge.journal.recovered
         ordered = tuple(name for name, stage in store.chronicle.staged.items() if stage.ordered)
         staged = [each for name, each in bridge.staging.bundles.items() if name not in ordered]
+        self._row_image = store.images.name
         self._output.put(
             wire.welcome(
                 Welcome(
@@ -277,7 +279,7 @@ class _Node:
                     store.options.level,
                     store.floor,
                     ordered,
-                    store.images.name,
+                    self._row_image,
                     await self._leads_on(),
                 )
             )
@@ -317,14 +319,14 @@ class _Node:
         self._nursery.start_soon(self._send_items, follower)
 
     async def _send_items(self, follower: Follower) -> None:
-        output = self._output
+        output, images = self._output, self._bridge.store.images
         while self._follower is follower:
             try:
                 items = await follower.take()
             except NotFound:
-                if self._follower is follower:
+                if self._follower is follower and images.name == self._row_image:
                     raise
-                return  # an image took the place of the row while this was waited for
+                return  # an image took the place of the row, and says so when that is durable
             if self._follower is not follower:
                 return
             self._put_items(items)

@@ -101,8 +101,8 @@ _BUGS = [
         "stages_in_the_row_are_not_told",
         "a node settles what its state has already",
         "bridge/attach.py",
-        "                    ordered,\n                    store.images.name,",
-        "                    (),\n                    store.images.name,",
+        "                    ordered,\n                    self._row_image,",
+        "                    (),\n                    self._row_image,",
     ),
     (
         "submitted_once",

@@ -647,3 +647,9 @@ def test_a_node_that_ends_while_it_asks_a_bridge_that_has_ended_ends() -> None:
     outcome = run_seed(720_162)
 
     assert outcome.ok, outcome
+
+
+def test_a_node_that_asks_for_the_old_row_while_an_image_becomes_durable_is_no_defect() -> None:
+    outcome = run_seed(1_030_060)
+
+    assert outcome.ok, outcome

@@ -111,6 +111,44 @@ def test_all_of_an_image_is_durable_before_it_is_the_row_and_then_that_it_is(
     play(1, script, keep=KEEP)
 
 
+def test_a_node_that_follows_the_old_row_while_an_image_takes_its_place_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it asked for is in no row here.  Its bridge had said that this was a defect of its own."""
+    become, attached = Images.become, list[bool]()
+
+    async def script(split: Split) -> None:
+        async def meanwhile(images: Images, base: BaseForm, segments: list[Segment]) -> None:
+            row, end = split.nodes[3].row, images._chronicle.position
+            assert isinstance(row, BridgedRow)
+            assert base.position > end
+
+            async def follow() -> None:
+                await trio.sleep(0.001)
+                assert images._chronicle.base == base
+                assert images._writer.syncing
+                row.follow(end)
+                await trio.sleep(0.001)
+                attached.append(row.is_attached)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(become, images, base, segments)
+                nursery.start_soon(follow)
+
+        split.start_all()
+        await split.until()
+        await trio.sleep(1)
+        monkeypatch.setattr(Images, "become", meanwhile)
+        split.world.host("m3").media.sync_latency = 0.01
+        await away(split, 3)
+        await split.until()
+        assert attached == [True]
+        assert split.replaced == [3]
+        await split.end()
+
+    play(1, script, keep=KEEP)
+
+
 def test_no_two_images_of_a_machine_have_one_name() -> None:
     """Its node would take the second one for the one that it has."""
 
