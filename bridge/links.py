@@ -230,7 +230,8 @@ class Links:
         try:
             while not connection.closed and (out := sending.fill()):
                 count = connection.stream.send_now(out)
-                if not sending.sent(count) and not count:
+                sending.sent(count)
+                if not count:
                     connection.waits = True
                     self._spawn(self._send_on, peer, connection)
                     return

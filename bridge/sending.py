@@ -100,7 +100,7 @@ class Sending:
         )
 
     def fill(self) -> list[Buffer]:
-        """What to give to the socket; call `sent` with what it took."""
+        """What to give to the socket, something unless it is empty; call `sent` with what it took."""
         if self._unpassed <= 1:  # else of Link and Acks newer ones may take the place of those here
             while self._urgent:
                 message = self._urgent.pop(next(iter(self._urgent)))
@@ -118,7 +118,8 @@ class Sending:
                 )
             else:
                 break
-        return list(chain.from_iterable(self._out))
+        out = self._out[: self._unpassed] if self._urgent else self._out
+        return list(chain.from_iterable(out))
 
     def _give(self, message: Message, place: int) -> None:
         buffers = self._encoded(message)
@@ -137,8 +138,7 @@ class Sending:
             self._link = message, self._encoder.encode(message)
         return self._link[1]
 
-    def sent(self, count: int) -> bool:
-        """True: all that `fill` gave is gone."""
+    def sent(self, count: int) -> None:
         self._out_bytes -= count
         out, whole = self._out, 0
         for buffers in out:
@@ -152,7 +152,6 @@ class Sending:
         if count:
             out[0] = list(_rest(out[0], count))
             self._unpassed = max(self._unpassed, 1)
-        return not out
 
 
 def _rest(buffers: Iterable[Buffer], count: int) -> Iterator[Buffer]:
