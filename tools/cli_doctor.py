@@ -107,9 +107,10 @@ def of_data(data: Path, reserve: int, share: float) -> Iterator[Check]:
 
 def of_files(data: Path, config: Config) -> Iterator[Check]:
     """Opens the folder as a node does, and reads every byte that is durable."""
+    import attrs
     import trio
 
-    from duckrow.node.alone import Options, durable_folders, open_node
+    from duckrow.node.alone import Options, open_node
     from duckrow.node.chronicle import Chronicle
     from duckrow.node.damage import Damage
     from duckrow.node.errors import Conflict, Corrupt, DuckrowError, first_of
@@ -117,14 +118,21 @@ def of_files(data: Path, config: Config) -> Iterator[Check]:
     from duckrow.node.realio import real_env
     from duckrow.node.rowstore import RowStore
 
+    from .onlyread import OnlyRead
+
     env, options = real_env("doctor", data), Options(store=config.store.options())
 
     async def read() -> tuple[int, list[Damage]]:
-        """Of a machine of a cluster it only looks: what to do about an end is for its bridge to say."""
-        (folder,) = await durable_folders(env.disk, "row")
-        store = await RowStore.open(folder, env, options.store, beyond=stays)
+        """Of a machine of a cluster it only looks: what to do about an end is for its bridge to say.  So
+        where no view says whose the row is: a machine that waits for its first one has written its start.
+        """
+        looking = attrs.evolve(env, disk=OnlyRead(env.disk))
+        folder = await looking.disk.folder("row")
+        store = await RowStore.open(folder, looking, options.store, beyond=stays)
         try:
             check_alone(store.chronicle)
+            if store.view is None:
+                return store.position, await store.scrub()
         except NotAlone:
             return store.position, await store.scrub()
         finally:

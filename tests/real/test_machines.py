@@ -18,6 +18,8 @@ import trio
 
 from clikit import duckrow
 from duckrow.node.locks import BRIDGE_LOCK
+from duckrow.node.records import PREFIX_BYTES, RecordKind, decode, seed_of
+from duckrow.node.segmentreads import opening_in
 from duckrow.node.supervising import Supervisor
 
 from .daemonkit import PROGRAM, SECONDS
@@ -222,6 +224,18 @@ def test_who_is_alone_says_for_whom_it_waits(three: Machines) -> None:
     until(lambda: values(one, "t") == [b"one"], one.said)
 
 
+def first_item(segment: bytes) -> int:
+    """The offset of its record, which a recovery can make again."""
+    opening = opening_in(segment, 1)
+    assert opening is not None
+    seed, offset = seed_of(opening.uuid, 1), 0
+    while record := decode(segment, 0, offset, seed):
+        if record.kind == RecordKind.ITEM:
+            return offset
+        offset = record.end
+    raise AssertionError("there is no item")
+
+
 def test_doctor_reads_the_row_of_a_stopped_machine_of_a_cluster_and_changes_nothing(
     tmp_path: Path,
 ) -> None:
@@ -252,7 +266,13 @@ def test_doctor_reads_the_row_of_a_stopped_machine_of_a_cluster_and_changes_noth
         assert "its neighbours" in files("--rebuild")["next"]
 
         segment = data / "row" / "00000001.seg"
-        segment.write_bytes(segment.read_bytes().replace(b"ride-2", b"RIDE-2", 1))
+        whole = segment.read_bytes()
+        damaged = bytearray(whole)
+        damaged[first_item(whole) + PREFIX_BYTES] ^= 1
+        segment.write_bytes(damaged)
+        before = contents()
+        assert (files("--files")["state"], contents()) == ("bad", before), "nothing is put back"
+        segment.write_bytes(whole.replace(b"ride-2", b"RIDE-2", 1))
         before = contents()
         found = files("--files")
         assert (found["state"], contents()) == ("bad", before)
@@ -263,6 +283,22 @@ def test_doctor_reads_the_row_of_a_stopped_machine_of_a_cluster_and_changes_noth
         assert (files("--files")["state"], contents()) == ("bad", before), "an end is not cut off"
         row["m1"].start().ready()
         until(lambda: values(row["m1"], "T") == [b"ride-1", b"ride-2", b"ride-3"], row["m1"].said)
+
+
+def test_doctor_makes_no_row_of_its_own_where_a_machine_waits_for_its_first_view(
+    tmp_path: Path,
+) -> None:
+    """It began one, as a node alone does, and the machine went on by itself."""
+    with machines(tmp_path, "m1", "m2", "m3") as row:
+        segment = row["m1"].start().data / "row" / "00000001.seg"
+        until(lambda: segment.exists() and segment.stat().st_size > 0, row["m1"].said)
+        row["m1"].clear()
+        before = segment.read_bytes()
+        done = duckrow(f"doctor --files --set node.data={row['m1'].data}")
+        assert (done.code, segment.read_bytes()) == (0, before)
+        for machine in row.values():
+            machine.start()
+        until(lambda: len(row["m1"].ready().status()["members"]) == 3, row["m1"].said)
 
 
 def test_a_bridge_without_a_node_leaves_the_others_and_ends(tmp_path: Path) -> None:
