@@ -196,6 +196,11 @@ class RowStore:
         return self._writer.dirty
 
     @property
+    def overhang(self) -> int:
+        """Bytes behind the end of the row that opening left as they are."""
+        return self._writer.overhang
+
+    @property
     def syncing(self) -> bool:
         return self._writer.syncing
 

@@ -122,23 +122,29 @@ def of_files(data: Path, config: Config) -> Iterator[Check]:
 
     env, options = real_env("doctor", data), Options(store=config.store.options())
 
-    async def read() -> tuple[int, list[Damage]]:
-        """Of a machine of a cluster it only looks: what to do about an end is for its bridge to say.  So
-        where no view says whose the row is: a machine that waits for its first one has written its start.
+    async def read() -> tuple[int, list[Damage], int]:
+        """The last position, what is damaged, and how much is left behind the end.
+
+        Of a machine of a cluster it only looks: what to do about an end is for its bridge to say.  So where
+        no view says whose the row is: a machine that waits for its first one has written its start.
         """
         looking = attrs.evolve(env, disk=OnlyRead(env.disk))
         folder = await looking.disk.folder("row")
         store = await RowStore.open(folder, looking, options.store, beyond=stays)
         try:
-            check_alone(store.chronicle)
-            if store.view is None:
-                return store.position, await store.scrub()
-        except NotAlone:
-            return store.position, await store.scrub()
+            if store.view is None or not is_alone(store.chronicle):
+                return store.position, await store.scrub(), store.overhang
         finally:
             store.abandon()
         async with open_node(env, options) as node:
-            return node.state.position, await node.row.store.scrub()
+            return node.state.position, await node.row.store.scrub(), 0
+
+    def is_alone(chronicle: Chronicle) -> bool:
+        try:
+            check_alone(chronicle)
+        except NotAlone:
+            return False
+        return True
 
     async def stays(_known: Chronicle, _segment: int) -> Corrupt:
         return Corrupt("nothing is cut off by who only looks")
@@ -147,7 +153,7 @@ def of_files(data: Path, config: Config) -> Iterator[Check]:
         yield Check("files", WARN, f"there is no row in {data} yet")
         return
     try:
-        position, damages = trio.run(read)
+        position, damages, left = trio.run(read)
     except (DuckrowError, BaseExceptionGroup) as error:
         cause = first_of(error)
         state = WARN if isinstance(cause, Conflict) else BAD
@@ -155,7 +161,10 @@ def of_files(data: Path, config: Config) -> Iterator[Check]:
         return
     for damage in damages:
         yield Check("files", BAD, str(damage), "duckrow explain damaged")
-    if not damages:
+    if left:
+        torn = f"{left:,} bytes behind position {position:,} are torn: its bridge takes them off"
+        yield Check("files", WARN, torn, "start it: its neighbours have what lacks")
+    elif not damages:
         yield Check("files", OK, f"every byte of the row is whole, up to position {position:,}")
 
 

