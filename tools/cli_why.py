@@ -86,12 +86,12 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
             looks = "duckrow member ls" if own is not None and own["witness"] else looks
             yield Cause("node", f"{status['node']} takes nothing new: {why}", looks)
     for link in status.get("links", ()):
-        if not link["up"] and link.get("trouble"):
-            why = f"{status['node']} has no link with {link['peer']}: {link['trouble']}"
-            yield Cause("link", why, "duckrow link ls")
-        elif not link["up"] and link.get("refused"):
+        if not link["up"] and link.get("refused"):
             cut = f"{status['node']} has no link with {link['peer']}: it is cut by command"
             yield Cause("link", cut, f"duckrow cluster heal {status['node']} {link['peer']}")
+        elif not link["up"] and link.get("trouble"):
+            why = f"{status['node']} has no link with {link['peer']}: {link['trouble']}"
+            yield Cause("link", why, "duckrow link ls")
     for damage in status.get("damaged", ()):
         yield Cause("row", damage, "duckrow link ls")
     down = [link["peer"] for link in quiet_links(status)]

@@ -453,9 +453,11 @@ def test_who_waits_to_be_dialled_says_where_the_reason_is_told() -> None:
     assert waits.next == "duckrow link ls --url URL, with that of one of them"
 
 
+@pytest.mark.parametrize("trouble", ["", "connection refused"])
 @pytest.mark.parametrize("active", [True, False])
-def test_a_link_that_was_cut_by_command_is_told_as_such(active: bool) -> None:
-    links = [{"peer": "m2", "up": False, "refused": True, "trouble": ""}]
+def test_a_link_that_was_cut_by_command_is_told_as_such(active: bool, trouble: str) -> None:
+    """Also where it could not be dialled before: that is not tried again."""
+    links = [{"peer": "m2", "up": False, "refused": True, "trouble": trouble}]
     *_, cut = of_node(status(links=links, active=active, why="it does not reach m2"))
     assert cut.why == "m1 has no link with m2: it is cut by command"
     assert cut.next == "duckrow cluster heal m1 m2"
