@@ -19,6 +19,7 @@ from .state import State, waiting_positions
 from .values import ticket_of
 
 KIND: Final = "places"
+SPARE: Final = 10_000  # places of bodies that wait no more; a snapshot lets all of them go
 _AT_ONCE: Final = 512
 
 
@@ -30,6 +31,10 @@ def note(places: dict[int, int], state: State, item: Item) -> None:
         tickets = range(first, first + len(content.commands))
         if not (waiting.keys().isdisjoint(tickets) and stages.keys().isdisjoint(tickets)):
             places[item.position] = item.place
+            if len(places) > SPARE + 2 * (len(waiting) + len(stages)):  # seldom, however many wait
+                still = of_waiting(places, state)
+                places.clear()
+                places.update(still)
 
 
 def of_waiting(places: dict[int, int], state: State) -> dict[int, int]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import trio
 
-from duckrow.node import makers
+from duckrow.node import keptplaces, makers
 from duckrow.node.alone import LoneKeeper
 from duckrow.node.chronicle import Name
 from duckrow.node.effects import Code
-from duckrow.node.places import segment_of
+from duckrow.node.places import place, segment_of
 from duckrow.node.reading import Pull
-from duckrow.node.row import Item, View
+from duckrow.node.row import Bundle, Item, View
+from duckrow.node.state import State
+from duckrow.node.values import Staged, ticket_of
 from sim.alone import Machine
 from sim.clusterkit import BODY
 from sim.imagekit import KEEP
@@ -93,3 +95,20 @@ def test_the_places_of_bodies_that_wait_no_more_are_let_go_with_the_next_snapsho
         assert len(node.numbers.kept) == 1
 
     run(Machine(), work)
+
+
+def test_places_of_bodies_that_wait_no_more_do_not_pile_up_where_there_is_no_snapshot() -> None:
+    """As when a long row is applied from its beginning."""
+    state, places, upto = State(), dict[int, int](), 3 * keptplaces.SPARE
+    command = makers.clock(makers.Turn(b"p" * 16, 1, time=1))
+    body = Staged("s", 1, 0, 1, 1, 1, b"writer", 1, 0, 1)
+    for position in range(1, upto):
+        content = Bundle(1, 1, position, position, 1, (command,))
+        state.stages.put(ticket_of(position, 0), body)
+        keptplaces.note(places, state, Item(position, place(1, 8 * position), 0, content))
+        if position != 7:
+            state.stages.drop(ticket_of(position, 0))
+
+    assert places[7] == place(1, 56)
+    assert upto - 1 in places
+    assert len(places) <= keptplaces.SPARE + 2
