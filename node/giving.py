@@ -2,9 +2,9 @@
 
     header              position, lineage
     segments            numbers of those that hold something alive
-    places              of older bodies that wait for their numbers: position and place
     state               as in a snapshot
-    rows                the whole index, file by file
+    rows                the whole index, file by file; before those that no file holds, the places of
+                        bodies that wait for their numbers
 
 All of it shows one moment.  The pieces are those of a snapshot's file (snapshots.py), so whoever takes
 them knows that they are whole and in order.
@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from . import keptplaces
 from .capture import CHUNK_BYTES, capture
 from .errors import Corrupt, NotFound
 from .forms import encode_view
@@ -72,13 +71,9 @@ async def give(keeper: Keeper, send: Send) -> bool:
     # From here to the captures there is no checkpoint: all of it shows the same moment.
     of_state = capture(state, CHUNK_BYTES)
     try:
+        numbers.kept = waiting
         growing = numbers.capture()
-        chunks = chain(
-            keptplaces.chunks(waiting),
-            (("state", chunk) for chunk in of_state),
-            _rows(needed),
-            growing,
-        )
+        chunks = chain((("state", chunk) for chunk in of_state), _rows(needed), growing)
         identity = Identity(store.uuid, view.lineage, position, await store.digest_of(position))
         gathered = bytearray()
         for piece in encode(identity, chunks):

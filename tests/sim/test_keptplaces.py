@@ -6,12 +6,15 @@ import trio
 
 from duckrow.node import keptplaces, makers
 from duckrow.node.alone import LoneKeeper
+from duckrow.node.cbor import loads_own
 from duckrow.node.chronicle import Name
 from duckrow.node.effects import Code
+from duckrow.node.giving import Given, give
 from duckrow.node.places import place, segment_of
 from duckrow.node.reading import Pull
 from duckrow.node.row import Bundle, Item, View
-from duckrow.node.state import State
+from duckrow.node.snapshots import Pieces
+from duckrow.node.state import State, waiting_positions
 from duckrow.node.values import Staged, ticket_of
 from sim.alone import Machine
 from sim.clusterkit import BODY
@@ -112,3 +115,29 @@ def test_places_of_bodies_that_wait_no_more_do_not_pile_up_where_there_is_no_sna
     assert places[7] == place(1, 56)
     assert upto - 1 in places
     assert len(places) <= keptplaces.SPARE + 2
+
+
+def test_an_image_tells_each_place_once_and_of_none_that_waits_no_more() -> None:
+    async def work(node: LoneKeeper) -> None:
+        owner, task = Owner(node), Owner(node, b"s" * 16)
+        staged = [
+            await task.order(makers.stage, "s", BODY, 3, writer=b"writer", batch=1, task=number)
+            for number in range(3)
+        ]
+        await owner.order(makers.commit, b"writer", 1, [(staged[0].position, staged[0].detail)])
+        for number in range(2):
+            await Owner(node, b"t" * 16).order(
+                makers.stage, "s", BODY, 3, writer=b"other%d" % number, batch=1, task=0
+            )
+        pieces, found = Pieces(), list[tuple[str, bytes]]()
+
+        async def send(_given: Given | None, data: bytes) -> None:
+            found.extend(pieces.take(data))
+
+        assert await give(node, send)
+        told = [
+            each for kind, chunk in found if kind == keptplaces.KIND for each in loads_own(chunk)
+        ]
+        assert [position for position, _ in told] == waiting_positions(node.state)
+
+    run(Machine(), work)
