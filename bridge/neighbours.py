@@ -33,6 +33,9 @@ from .standing import Standing
 from .streams import Streams
 
 DIGESTS_EVERY = 1024  # positions
+ONLY_ACKS = (
+    1 << 63
+) - 1  # of a stream that an end wants no bundles of: it has all that will ever be
 DIGESTS_KEPT = 64  # the newest: neighbours may be that far apart and still compare
 
 
@@ -40,7 +43,8 @@ DIGESTS_KEPT = 64  # the newest: neighbours may be that far apart and still comp
 class Neighbour:
     heard: float  # when it last said anything
     link: Link | None = None  # what it said of itself
-    feeds: set[int] = attrs.field(factory=set)  # origins whose streams go there
+    feeds: set[int] = attrs.field(factory=set)  # members whose acks go there
+    bundles: set[int] = attrs.field(factory=set)  # of these, whose bundles do, too
     served: tuple[int, int] | None = None  # what it follows from here
     told: dict[int, Acks] = attrs.field(
         factory=dict
@@ -152,7 +156,7 @@ class Neighbours:
         digest = max(self.digests.items(), default=(0, b""))
         for peer in self.linked:
             wants = {
-                origin: stream.have
+                origin: stream.have if self._uses(origin, streams) else ONLY_ACKS
                 for origin, stream in streams.of.items()
                 if self.routes.next_hop.get(origin) == peer
             }
@@ -241,7 +245,7 @@ class Neighbours:
     def new_view(self) -> None:
         """The streams are others now, and wanted anew."""
         for neighbour in self._of.values():
-            neighbour.feeds = set()
+            neighbour.feeds, neighbour.bundles = set(), set()
             neighbour.told.clear()
             neighbour.least.clear()
         self.links_due = True
@@ -278,17 +282,31 @@ class Neighbours:
 
     def _pass(self, origin: int, message: Message) -> None:
         for peer, neighbour in self._of.items():
-            if origin in neighbour.feeds:
+            if origin in neighbour.bundles:
                 self.send(peer, message)
+
+    def _uses(self, origin: int, streams: Streams) -> bool:
+        """A member acks its bundles, and who feeds others passes them on.  For all others they are in the row
+        that they follow, and would come twice over a link that may be slow.
+        """
+        is_member = self.standing.id in streams.of
+        return is_member or any(origin in each.bundles for each in self._of.values())
 
     def _feed(self, peer: int, neighbour: Neighbour, link: Link, streams: Streams) -> None:
         if link.view != streams.view:
-            neighbour.feeds = set()  # it ignores streams of another view than its own (F8)
+            # It ignores streams of another view than its own (F8).
+            neighbour.feeds, neighbour.bundles = set(), set()
             return
         before, neighbour.feeds = neighbour.feeds, set(link.wants) & streams.of.keys()
         for origin in sorted(before - neighbour.feeds):
             neighbour.told.pop(origin, None)
-        for origin in sorted(neighbour.feeds - before):
+        had, neighbour.bundles = (
+            neighbour.bundles,
+            {origin for origin in neighbour.feeds if link.wants[origin] != ONLY_ACKS},
+        )
+        if neighbour.bundles - had and self.standing.id not in streams.of:
+            self.links_due = True  # who only passes them on wants them from now on
+        for origin in sorted(neighbour.bundles - had):
             have = link.wants[origin]
             gone = streams.of[origin].base
             if self.standing.installed == streams.view:
@@ -297,6 +315,7 @@ class Neighbours:
                 self.send(peer, Base(streams.view, origin, gone))
             for bundle in streams.after(origin, max(have, gone)):
                 self.send(peer, bundle)
+        for origin in sorted(neighbour.feeds - before):
             acks = streams.newest.get(origin)
             if acks is not None:
                 neighbour.told[origin] = acks

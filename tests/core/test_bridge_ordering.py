@@ -160,15 +160,56 @@ def test_an_acting_member_is_never_told_to_jump() -> None:
 
 def test_a_jump_is_passed_on_to_whom_this_node_feeds() -> None:
     """F5: A relay that jumped without telling would make its children see a gap."""
-    cluster = Cluster(1, 2, edges=[(1, 2), (1, 3), (3, 4)], others=(3, 4))
+    edges = [(1, 2), (1, 3), (3, 4), (4, 5)]
+    cluster = Cluster(1, 2, 5, edges=edges, others=(3, 4))
     cluster.submit(2, "a")
     cluster.settle()
     cluster.sent.clear()
+    cluster.stops = lambda _a, b, _message: b == 5  # a member, which has all that it says
     cluster.receive(3, 1, Base(1, 2, 9))
     cluster.settle()
 
     assert (3, 4, Base(1, 2, 9)) in cluster.sent
     assert cluster.members[4].ordering.streams.of[2].have == 9
+
+
+def test_who_is_no_member_gets_each_record_once_with_the_row() -> None:
+    """F2: It came as a bundle, too, and over a slow link who followed never came near (seed 1040272)."""
+    edges = [(1, 2), (2, 3), (3, 4)]
+    cluster = Cluster(1, 2, edges=edges, others=(3, 4))
+    cluster.submit(1, "a")
+    cluster.beats(3)
+    ways = [(a, b) for a, b, message in cluster.sent if isinstance(message, Bundle)]
+
+    assert ways == [(1, 2)]
+    assert cluster.words(4) == ["a"]
+    heard = cluster.members[4].ordering.streams.newest
+    assert {1, 2} == heard.keys(), "it hears that the members live (S4)"
+
+
+def test_who_is_no_member_wants_the_bundles_when_somebody_wants_them_of_it() -> None:
+    """F3: There is no other way from then on; and no more when there is one again."""
+    cluster = Cluster(1, 2, edges=[(1, 2), (1, 3), (2, 3)], others=(3,))
+    cluster.cut(1, 2)
+    cluster.beats()
+    cluster.submit(1, "a")
+    cluster.submit(2, "b")
+    cluster.beats(2)
+    assert cluster.words(1) == cluster.words(2) == cluster.words(3) == ["a", "b"]
+    assert cluster.view(1).id == 1
+
+    cluster.link(1, 2)
+    cluster.beats(2)
+    cluster.sent.clear()
+    cluster.submit(1, "c")
+    cluster.settle()
+    assert [b for _, b, message in cluster.sent if isinstance(message, Bundle)] == [2]
+    cluster.cut(1, 2)
+    cluster.submit(1, "d")
+    cluster.beats(2)
+    assert cluster.words(1) == cluster.words(2) == cluster.words(3) == ["a", "b", "c", "d"]
+    assert cluster.view(1).id == 1
+    assert not cluster.alarms
 
 
 def test_a_chain_passes_each_record_along_once() -> None:

@@ -99,6 +99,11 @@ class Machine:
         return self.bridge is not None and self.bridge.member.standing.awaits_image
 
     @property
+    def position(self) -> int:
+        """Of its row; 0: nobody is there to say it."""
+        return 0 if self.bridge is None else self.bridge.member.standing.position
+
+    @property
     def is_damaged(self) -> bool:
         """A segment of its row is, and perhaps nobody has met it yet."""
         media = self.bridge_host.media

@@ -231,12 +231,13 @@ class _Run:
     async def _probe(self) -> None:
         """At every node with a vote something can be ordered, soon; and all machines run again.
 
-        An image takes as long as its bytes do over a link that carries little; from then on it is soon.
+        An image, and what was ordered until it had come, take as long as their bytes do over a link that carries
+        little; from then on it is soon.
         """
         healed = trio.current_time()
         is_narrow = self.plan.stream_bytes < WINDOW
         done: dict[str, float] = {}
-        since = dict.fromkeys(self.nodes, healed)
+        since, lacks = dict.fromkeys(self.nodes, healed), dict.fromkeys(self.nodes, 0)
         self._probes += 1
 
         def probe(name: str) -> None:
@@ -260,8 +261,11 @@ class _Run:
                 await trio.sleep(0.1)
                 self.hands[0].revive()  # what was on its way to an orderly end came to it
                 for machine in self._living():
-                    if is_narrow and machine.awaits_image:
-                        since[machine.node_name] = trio.current_time()
+                    name = machine.node_name
+                    if machine.awaits_image:
+                        lacks[name] = max(each.position for each in self._living())
+                    if is_narrow and (machine.awaits_image or machine.position < lacks[name]):
+                        since[name] = trio.current_time()
         for name in self._voting():
             seconds = done.get(name, inf) - since[name]
             if seconds > HEAL_SECONDS:

@@ -67,6 +67,7 @@ FAILED_ONCE = {
     "a_store_that_damage_has_taken_the_former_names_of": 720_058,
     "a_damaged_segment_that_lacks_what_all_have_dropped_beside_what_some_have": 800_350,
     "an_image_and_ballots_over_a_link_that_carries_little": 1_000_116,
+    "who_follows_over_a_link_that_carries_little_is_sent_the_bundles_too": 1_040_272,
     "a_body_that_was_staged_lies_in_a_segment_before_that_of_its_item_which_is_dropped": 1_000_341,
 }
 LONG_RUNS = {700_007}  # each has a test of its own that is shorter
@@ -550,6 +551,34 @@ def test_who_gets_an_image_over_a_link_that_carries_little_has_five_seconds_from
     told = [problem.split(": ", 1) for problem in run.seen.problems]
     assert [kind for kind, text in told if text.startswith("n1 ")] == kinds
     assert len(told) == 2 + len(kinds)
+
+
+@pytest.mark.parametrize(("lacks_until", "kinds"), [(3.0, []), (0.3, ["slow-heal"])])
+def test_what_was_ordered_until_an_image_had_come_takes_its_time_over_a_link_that_carries_little(
+    monkeypatch: pytest.MonkeyPatch, lacks_until: float, kinds: list[str]
+) -> None:
+    """It was more than the image, and what is ordered later counts no more (seed 1040272)."""
+    world = World(1, tolerate=ENDS)
+    run = cluster_scenario._Run(world, attrs.evolve(QUIET, stream_bytes=4096))
+
+    async def orders_late(*_: object) -> None:
+        await trio.sleep(6.0)
+
+    def position(machine: Machine) -> int:
+        return 9 if machine.id == 1 and trio.current_time() < lacks_until else 10
+
+    async def script(_: World) -> None:
+        run.hands[0].heal_net()
+        run.hands[0].revive()
+        await run._probe()
+
+    is_awaited = property(lambda machine: machine.id == 1 and trio.current_time() < 0.3)
+    monkeypatch.setattr(Machine, "awaits_image", is_awaited)
+    monkeypatch.setattr(Machine, "position", property(position))
+    monkeypatch.setattr(_Run, "_order", orders_late)
+    world.run(script)
+    told = [problem.split(": ", 1) for problem in run.seen.problems]
+    assert [kind for kind, text in told if text.startswith("n1 ")] == kinds
 
 
 def test_with_a_witness_nobody_stays_dead_of_whom_the_next_view_may_be() -> None:
