@@ -41,7 +41,7 @@ from .snapshots import IDLE_SHARE, KEPT, Identity, Snapshots, place_chunk
 from .state import oldest_waiting
 from .upkeep import Plan
 
-RETRY_SECONDS = 5.0  # after a full disk
+RETRY_SECONDS = 5.0  # after a full disk, or a segment that was held back
 FILES_AT_ONCE = 8  # of the index, between two looks whether a snapshot is due
 
 
@@ -79,6 +79,8 @@ class Housekeeping:
         self._missed = False  # a snapshot that was due did not fit
         self._image: Send | None = None  # who wants one
         self._full: dict[str, float] = {}  # what did not fit, and when it is tried again
+        # Segments that the row did not rewrite, as while it gives an image, and when they are asked for again.
+        self._refused: dict[int, float] = {}
         keeper.on_progress = self._count
         keeper.pins.on_told = self._look
         keeper.row.tend(self._look, (self._scrub_index, self._scrub_snapshots))
@@ -101,11 +103,14 @@ class Housekeeping:
         """
         row, waiting = self._keeper.row, self._keeper.numbers.waiting
         while True:
-            with trio.move_on_at(min(self._full.values(), default=math.inf)):
+            with trio.move_on_at(
+                min((*self._full.values(), *self._refused.values()), default=math.inf)
+            ):
                 await self._work.wait()
             self._work = trio.Event()
             now = trio.current_time()
             self._full = {what: again for what, again in self._full.items() if again > now}
+            self._refused = {which: again for which, again in self._refused.items() if again > now}
             # There may always be one more that waits, and a snapshot may be due all the time.
             for _ in range(FILES_AT_ONCE):
                 if not (waiting() and await self._fits("index", self._index)):
@@ -259,6 +264,8 @@ class Housekeeping:
             await self._folder.drop(numbers, segment)
             self._full.clear()
         for number in plan.rewrite:
+            if number in self._refused:
+                continue
             await self._fits(f"segment {number}", partial(self._rewrite, number))
 
     def _plan(self, snapshot: int) -> Plan:
@@ -297,7 +304,8 @@ class Housekeeping:
         except Full:
             return False
         except Refused:
-            return True  # not now; the next look may find nothing that holds it back
+            self._refused[segment] = trio.current_time() + RETRY_SECONDS
+            return True
         except Corrupt:
             pass  # it stays as it is, and readers and the scrub say what is wrong with it
         numbers.usage.rewritten(segment)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import attrs
 import pytest
 import trio
 
 from duckrow.node import makers
 from duckrow.node.alone import LoneKeeper
+from duckrow.node.housekeeping import RETRY_SECONDS
 from duckrow.node.limits import KIB
 from duckrow.node.numberfolder import NumberFolder
 from duckrow.node.numbers import Numbers
 from duckrow.node.producer import Producer
+from duckrow.node.rowstore import RowStore
 from duckrow.node.snapshots import KEPT
 from duckrow.node.storeoptions import MEMORY
 
@@ -197,6 +201,39 @@ def test_segments_of_small_entries_are_rewritten_when_most_have_died_and_not_bef
     run(machine, work, OPTIONS)
     found = run(machine, lambda node: values(node, "kept"), OPTIONS)
     assert found == [b"%d" % number for number in range(30)]
+
+
+def test_a_segment_that_is_held_back_is_asked_for_again_after_some_seconds_and_not_with_each_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each look had found out anew what lives in hundreds of them, for as long as an image was given (seed 1040272)."""
+    machine = Machine()
+    asked: list[int] = []
+    rewrite = RowStore.rewrite
+
+    async def ask(store: RowStore, segment: int, live: Collection[int]) -> int:
+        asked.append(segment)
+        return await rewrite(store, segment, live)
+
+    async def work(node: LoneKeeper) -> None:
+        kept, passing, owner = Producer(node), Producer(node), Owner(node)
+        for number in range(30):
+            await kept.produce("kept", [b"%d" % number])
+            for _ in range(100):
+                await passing.produce("t", [bytes(100)])
+        await trio.sleep(PATIENCE)
+        node.row.store.pin(1, 0, [])
+        monkeypatch.setattr(RowStore, "rewrite", ask)
+        for number in range(100, 3_000, 100):
+            await owner.order(makers.prune, "t", number)
+        assert len(asked) > 5
+        assert len(set(asked)) == len(asked)
+        node.row.store.unpin(1)
+        await trio.sleep(2 * RETRY_SECONDS)
+        rewritten = [segment.number for segment in node.row.store.segments() if segment.rewritten]
+        assert set(rewritten) >= set(asked)
+
+    run(machine, work, OPTIONS)
 
 
 @pytest.mark.parametrize("due", ["now and then", "always"])
