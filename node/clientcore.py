@@ -57,6 +57,11 @@ _OF_A_ROW: Final = (
 )  # they name numbers that another row does not have
 _TOLD: Final = Verb.TOPICS, Verb.TOPIC  # the answer has to know what we were told elsewhere
 _READS: Final = Verb.PULL, Verb.KEPT, *_TOLD
+# Reads that wait at the node leave room for those that do not.  The first of them wait there for as long as they
+# may, the others in turns, so that each is asked now and then however many there are.
+STANDING_MAX: Final = IN_FLIGHT * 3 // 4
+LONG_MAX: Final = IN_FLIGHT // 2
+TURN_US: Final = 250_000
 
 
 class ClientCore:
@@ -79,6 +84,7 @@ class ClientCore:
         self._hello: list[Buffer] = []
         # Requests that are not of an outbox wait here, and then for their answer.
         self._queue: deque[_Request] = deque()
+        self._standing: deque[_Request] = deque()  # of these, those that will wait at the node
         self._pending: dict[int, _Request] = {}
         self._orders = UnderWay()
         self._held_until = 0  # the node would not take orders; by the wall clock
@@ -151,10 +157,11 @@ class ClientCore:
 
     def pull(self, ask: Ask, *, kept: bool = False) -> Call:
         """Its value is Entries."""
-        call = self._ask(Verb.KEPT if kept else Verb.PULL, _entries(ask.topic))
-        request = self._queue[-1]
+        verb = Verb.KEPT if kept else Verb.PULL
+        request = _Request(Call(), verb, (), _entries(ask.topic), waits=ask.wait_us > 0)
         request.ask, request.until = ask, self._wall_us() + ask.wait_us
-        return call
+        self._put(request)
+        return request.call
 
     def receipt(self, name: ReceiptName, *, wait: bool) -> Call:
         """Its value is a Receipt, with a number as soon as there is one."""
@@ -164,7 +171,9 @@ class ClientCore:
             self._seen = max(self._seen, result.position)
             return _receipt(name, result)
 
-        return self._ask(Verb.RECEIPT, read, *name[:-1], wait)
+        request = _Request(Call(), Verb.RECEIPT, (*name[:-1], wait), read, waits=wait)
+        self._put(request)
+        return request.call
 
     def order(self, make: Maker) -> Call:
         """A command of the lane without a topic; its value is the Result.
@@ -190,7 +199,9 @@ class ClientCore:
 
     def ask(self, verb: Verb, *fields: Any) -> Call:
         """Its value is the list of fields of the answer."""
-        return self._ask(verb, lambda answer, _body: answer, *fields)
+        request = _Request(Call(), verb, fields, lambda answer, _body: answer)
+        self._put(request)
+        return request.call
 
     def give_up(self, call: Call, error: DuckrowError) -> None:
         """Whoever waited does not any more; what can still be stopped is stopped.
@@ -199,10 +210,11 @@ class ClientCore:
         """
         if call.done:
             return
-        for request in self._queue:
-            if request.call is call:
-                self._queue.remove(request)
-                break
+        for queue in (self._queue, self._standing):
+            for request in queue:
+                if request.call is call:
+                    queue.remove(request)
+                    break
         for reference, request in self._pending.items():
             if request.call is call:
                 del self._pending[reference]  # an answer finds nobody
@@ -215,7 +227,8 @@ class ClientCore:
     @property
     def idle(self) -> bool:
         """Nobody waits for anything to be sent or answered."""
-        return not (self._queue or self._pending or self._orders) and self._boxes.is_idle
+        asked = self._queue or self._standing or self._pending
+        return not (asked or self._orders) and self._boxes.is_idle
 
     @property
     def unsent_bytes(self) -> int:
@@ -277,21 +290,23 @@ class ClientCore:
         self._held_until = 0
         self._boxes.lost()
         unsent = [request for request in self._queue if request.read is not None]
-        self._queue = deque([*self._pending.values(), *unsent])
-        self._pending.clear()
+        again = [*self._pending.values(), *unsent, *self._standing]
+        for requests_ in (self._queue, self._standing, self._pending):
+            requests_.clear()
+        for request in again:
+            self._put(request)
 
     def fail(self, error: DuckrowError) -> None:
         """The end: everybody who waits is told so."""
         self.lost()
-        requests_, self._queue = self._queue, deque()
-        for request in requests_:
+        for request in self._take_unsent():
             request.call.finish(error=error)
         self._boxes.fail(error)
 
     @property
     def is_busy(self) -> bool:
         """There may be something to send."""
-        return bool(self._hello or self._queue or self._boxes.is_busy)
+        return bool(self._hello or self._queue or self._standing or self._boxes.is_busy)
 
     def data_to_send(self) -> list[Buffer]:
         """All that may go now; empty: nothing."""
@@ -301,8 +316,7 @@ class ClientCore:
         out: list[Buffer] = []
         if not self.is_busy:
             return out
-        while self._queue and len(self._pending) < IN_FLIGHT:
-            request = self._queue.popleft()
+        while (request := self._next_request()) is not None:
             self._reference += 1
             if request.read is not None:
                 self._pending[self._reference] = request
@@ -351,14 +365,28 @@ class ClientCore:
         # he stands.
         left = 0 if isinstance(ask.after, Back | Last) else request.until - self._wall_us()
         wait_us = min(max(0, left), ask.wait_us)  # a clock that is set lets nobody wait longer
+        request.takes_turns = len(self._pending) > LONG_MAX
+        if request.takes_turns:
+            wait_us = min(wait_us, TURN_US)
         return ask._replace(seen=max(ask.seen, self._seen), wait_us=wait_us).fields()
 
-    def _ask(
-        self, verb: int, read: Callable[[list[Any], Buffer], Any] | None, *fields: Any
-    ) -> Call:
-        call = Call()
-        self._queue.append(_Request(call, verb, fields, read))
-        return call
+    def _put(self, request: _Request) -> None:
+        (self._standing if request.waits else self._queue).append(request)
+
+    def _next_request(self) -> _Request | None:
+        """What may be asked now."""
+        under_way = len(self._pending)
+        if self._queue and under_way < IN_FLIGHT:
+            return self._queue.popleft()
+        if self._standing and under_way < STANDING_MAX:
+            return self._standing.popleft()
+        return None
+
+    def _take_unsent(self) -> list[_Request]:
+        found = [*self._queue, *self._standing]
+        self._queue.clear()
+        self._standing.clear()
+        return found
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -400,19 +428,30 @@ class ClientCore:
             # Of this answer alone: frames go on where they should.
             request.call.finish(error=error)
             return
-        ask = request.ask
-        if found or ask is None or not (ask.wait_us and isinstance(ask.after, Back | Last)):
+        if request.ask is None or found or not self._goes_on(request, request.ask, found):
             request.call.finish(found)
-            return
-        request.ask = ask._replace(after=found.after, topic_id=found.topic_id or ask.topic_id)
-        self._queue.append(request)
+
+    def _goes_on(self, request: _Request, ask: Ask, found: Entries) -> bool:
+        """It brought nothing, and has not waited for as long as it may: it is asked again."""
+        left = ask.wait_us
+        if not isinstance(ask.after, Back | Last):
+            # Counted, and not only looked at: a node that stops lets nobody wait.
+            left -= TURN_US if request.takes_turns else left
+            if found.missing or request.until <= self._wall_us():
+                return False
+        if left <= 0:
+            return False
+        topic_id = found.topic_id or ask.topic_id
+        request.ask = ask._replace(after=found.after, topic_id=topic_id, wait_us=left)
+        self._put(request)
+        return True
 
     def _take_failure(self, request: _Request, error: DuckrowError) -> None:
         # It is behind what we were told elsewhere, or stops; or it never has a row.
         is_behind = request.verb in _READS and isinstance(error, NoQuorum)
         if self._others and (is_behind or "witness" in error.values()):
             self._behind, self._is_turned_away = error, True
-            self._queue.append(request)
+            self._put(request)
         else:
             request.call.finish(error=error)
 
@@ -441,12 +480,11 @@ class ClientCore:
         )
         self._boxes.begin_anew()
         self._seen = 0
-        asked, self._queue = self._queue, deque()
-        for request in asked:
+        for request in self._take_unsent():
             if request.verb in _OF_A_ROW:
                 request.call.finish(error=error)
             else:
-                self._queue.append(request)
+                self._put(request)
 
     def _take_refusal(
         self, outbox: Outbox, sent: Sent, reference: int, error: DuckrowError
@@ -473,7 +511,7 @@ class ClientCore:
 class _Request:
     """A request that is not of an outbox; without `read`, nobody answers it."""
 
-    __slots__ = ("ask", "call", "fields", "read", "until", "verb")
+    __slots__ = ("ask", "call", "fields", "read", "takes_turns", "until", "verb", "waits")
 
     def __init__(
         self,
@@ -481,8 +519,12 @@ class _Request:
         verb: int,
         fields: Sequence[Any],
         read: Callable[[list[Any], Buffer], Any] | None,
+        *,
+        waits: bool = False,
     ) -> None:
         self.call, self.verb, self.fields, self.read = call, verb, fields, read
+        self.waits = waits  # at the node, for what is still to come
+        self.takes_turns = False  # it waits there for a moment only, since many others do
         self.ask: Ask | None = None  # of a pull, whose fields are made when it goes out
         self.until = 0  # it waits, by the wall clock
 

@@ -126,6 +126,20 @@ def test_a_watch_that_waits_asks_nothing(node: duckrow.Node) -> None:
     assert after["requests"] == before["requests"] + 1, "the question for what clients there are"
 
 
+def test_a_watch_of_very_many_topics_hears_of_each_and_keeps_nobody_from_asking(
+    node: duckrow.Node,
+) -> None:
+    row = node.client
+    done: dict[tuple[str, int | None], dict[int, int]] = {(f"t{i:02}", None): {} for i in range(90)}
+    watch = row.watch()
+
+    assert watch.wait(done, 0.01) == []
+    assert row.topics() == []
+    row.produce("t89", "one")
+    assert watch.wait(done, SECONDS) == [("t89", None)]
+    watch.close()
+
+
 def test_a_watch_sees_a_partition_that_comes_later(node: duckrow.Node) -> None:
     row = node.client
     row.produce("a", "one")
