@@ -29,7 +29,7 @@ from .cursors import After, Cursor, Spans
 from .effects import Reason, named
 from .env import Buffer
 from .errors import Conflict, Corrupt, Damaged, LimitExceeded, NotFound, Refused
-from .limits import KIB, MIB, PULL_BYTES_MAX
+from .limits import KIB, MIB, PARTITIONS_MAX, PULL_BYTES_MAX
 from .numbers import Numbers
 from .pins import Pins
 from .places import NOWHERE, command_of, record_of, segment_of
@@ -136,7 +136,7 @@ class Reader:
         after, topic_id = ask.after, ask.topic_id
         while True:
             topic = self._topic(ask.topic, topic_id)
-            if topic is None:
+            if topic is None or _is_to_come(topic, ask):
                 after = cursors.without_topic(after)
                 pulled = Pulled(0, [], 0, after, {})
             else:
@@ -303,6 +303,12 @@ class Reader:
                 place = want.partition, want.start, want.row.last
                 raise Damaged(ask.topic, *place, str(error)) from error
         raise _PrunedError from error
+
+
+def _is_to_come(topic: Topic, ask: Pull) -> bool:
+    """The partition: whoever names the topic's id may have been told of it by a node that is further."""
+    few, partition = topic.policy.partitions, ask.partition
+    return ask.topic_id == topic.id and partition is not None and few <= partition < PARTITIONS_MAX
 
 
 class _PrunedError(Exception):

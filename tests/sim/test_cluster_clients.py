@@ -522,6 +522,33 @@ def test_who_follows_what_is_new_misses_nothing_when_the_node_dies_before_anythi
     run(use)
 
 
+def test_who_reads_a_partition_that_came_later_goes_on_at_a_machine_that_is_behind() -> None:
+    """It was told that there is no such partition."""
+
+    async def use(town: Town) -> None:
+        async with town.client(1, 3) as row, town.client(2) as writer:
+            await writer.create_topic("t")
+            await town.until(lambda: all(node.state.topic("t") for node in town.nodes.values()))
+            town.cut_off(3)
+            await town.until(lambda: bool(town.nodes[3].row.status().missing))
+            await writer.set_topic("t", partitions=2)
+            await writer.produce("t", b"one", partition=1)
+            follow = row.follow("t", partition=1)
+            assert (await anext(follow)).value == b"one"
+            town.world.kill("n1")
+            await writer.produce("t", b"two", partition=1)
+
+            async def go_on() -> None:
+                await trio.sleep(2)
+                town.world.net.heal()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(go_on)
+                assert (await anext(follow)).value == b"two"
+
+    run(use)
+
+
 def test_a_pull_that_finds_nothing_ends_in_its_time_though_its_node_died_meanwhile() -> None:
     async def use(town: Town) -> None:
         async with town.client(1, 2, timeout=5.0) as row, trio.open_nursery() as nursery:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.library import OPAQUE, Library, read
 from duckrow.node.cursors import FIRST, LAST, Back, Cursor
 from duckrow.node.errors import Conflict, NotFound, Refused
-from duckrow.node.limits import MIB, PULL_BATCHES_MAX
+from duckrow.node.limits import MIB, PARTITIONS_MAX, PULL_BATCHES_MAX
 from duckrow.node.reading import Pull
 from sim.readingkit import pull, run
 
@@ -282,6 +282,24 @@ def test_a_topic_that_this_node_does_not_have_yet_is_still_to_come() -> None:
         later.tick()
     later.add()
     assert pull(library, topic_id=later.topic().id, wait=1).topic_id == 0
+
+
+def test_a_partition_that_this_node_does_not_have_yet_is_still_to_come() -> None:
+    """The client, which names the topic's id, saw it on another node."""
+    library = Library()
+    library.add(count=3)
+    there = library.topic().id
+    pulled = pull(library, after=Cursor({1: 2}), partition=1, topic_id=there, wait=1)
+    assert (pulled.batches, pulled.after) == ([], Cursor({1: 2}))
+    library.configure(partitions=2)
+    library.add(count=3, partition=1)
+
+    assert (
+        read(pull(library, after=pulled.after, partition=1, topic_id=there))
+        == (library.there(partition=1)[2:])
+    )
+    with pytest.raises(NotFound, match="0 to 1, not 1024"):
+        pull(library, partition=PARTITIONS_MAX, topic_id=there)
 
 
 def test_old_bodies_come_from_the_store_and_their_heads_are_decoded_once() -> None:
