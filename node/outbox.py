@@ -79,6 +79,11 @@ class Outbox:
         return not (self._waiting or self._slots.open or self._returned)
 
     @property
+    def is_over(self) -> bool:
+        """All that was ever put is decided; what comes next may begin in another lane."""
+        return self.is_idle and self._slots.are_over and not (self.holds or self.is_gone)
+
+    @property
     def may_have_more(self) -> bool:
         """Something to send, perhaps: one batch that is out by itself is nothing."""
         slots = self._slots.open

@@ -21,6 +21,7 @@ from .columns import HeadersLike
 from .commands import PID_BYTES, Command
 from .effects import Result
 from .errors import DuckrowError, NoQuorum, Timeout, rebuilt
+from .limits import LANES_MAX
 from .outbox import Outbox, Waiting
 from .parts import Maker, Part
 from .slots import Sent
@@ -35,6 +36,7 @@ class Outboxes:
         self._pids = 0  # derived from the name
         self._pid = pid  # of new lanes
         self._boxes: dict[tuple[str, int], Outbox] = {}
+        self._most = LANES_MAX  # of them: then those that are over are forgotten
         self._busy: dict[tuple[str, int], Outbox] = {}  # those that may have something to send
         self._active: dict[Outbox, None] = {}  # all that are not idle, and some that are
         self._partitions: dict[str, int] = {}  # of topics that have several
@@ -147,6 +149,8 @@ class Outboxes:
         key = topic, partition
         outbox = self._boxes.get(key)
         if outbox is None:
+            if len(self._boxes) >= self._most:
+                self._forget_those_over(topic)
             outbox = self._boxes[key] = Outbox(
                 self._pid, topic, partition, partitions=count, together=self._waiting
             )
@@ -257,6 +261,19 @@ class Outboxes:
     def _put_anew(self, unsent: Iterable[Part]) -> None:
         for part in sorted(unsent, key=_age):
             part.asker.rerouted(part)
+
+    def _forget_those_over(self, wanted: str) -> None:
+        """Topics come and go, and the row remembers no more lanes than that, either.  What comes to these later
+        is of another producer, so that nothing of it is taken for what they did.
+        """
+        for key in [key for key, outbox in self._boxes.items() if outbox.is_over]:
+            outbox = self._boxes.pop(key)
+            self._busy.pop(key, None)
+            self._active.pop(outbox, None)
+        there = {wanted, *(topic for topic, _ in self._boxes)}
+        self._partitions = {t: count for t, count in self._partitions.items() if t in there}
+        self._most = max(LANES_MAX, 2 * len(self._boxes))
+        self._pid = self._fresh_pid()
 
     def _route_keys(self, call: Produce, part: Part, count: int) -> None:
         assert part.keys is not None

@@ -78,6 +78,11 @@ class Slots:
         return self.open.get(slot.seq) is slot or self._kept.get(slot.seq) is slot
 
     @property
+    def are_over(self) -> bool:
+        """Nothing is open or kept."""
+        return not (self.open or self._kept)
+
+    @property
     def first(self) -> int:
         """The lowest seq that is open; beyond the last, if none is."""
         return next(iter(self.open), self.last + 1)
