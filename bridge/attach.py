@@ -183,8 +183,7 @@ class _Node:
             return
         follower, output = self._follower, self._output
         if follower is not None and follower.is_behind:
-            has_room = output.bytes <= AHEAD_BYTES and self._untaken <= UNTAKEN_BYTES_MAX
-            items = follower.take_nowait() if has_room else []
+            items = follower.take_nowait() if self._has_room else []
             self._put_items(items)
             if not items:
                 follower.wake()
@@ -319,8 +318,16 @@ class _Node:
         self._nursery.start_soon(self._send_items, follower)
 
     async def _send_items(self, follower: Follower) -> None:
-        output, images = self._output, self._bridge.store.images
+        images = self._bridge.store.images
         while self._follower is follower:
+            await follower.wait()
+            # Rounds send, too, and what was placed since the last may be as much as a connection holds.
+            while not self._has_room:
+                await self._output.wait(AHEAD_BYTES)
+                if self._untaken > UNTAKEN_BYTES_MAX:
+                    await self._taken.wait()
+            if not follower.is_behind:
+                continue
             try:
                 items = await follower.take()
             except NotFound:
@@ -330,10 +337,11 @@ class _Node:
             if self._follower is not follower:
                 return
             self._put_items(items)
-            output.flush()
-            await output.wait(AHEAD_BYTES)
-            while self._untaken > UNTAKEN_BYTES_MAX:
-                await self._taken.wait()
+            self._output.flush()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._output.bytes <= AHEAD_BYTES and self._untaken <= UNTAKEN_BYTES_MAX
 
     def _put_items(self, items: Sequence[Item]) -> None:
         output, before = self._output, self._output.bytes

@@ -57,7 +57,7 @@ class Follower:
         return self._next <= self._end
 
     def wake(self) -> None:
-        """Whoever waits in `take` looks again."""
+        """Whoever waits looks again."""
         self._wakeup.wake()
 
     def take_nowait(self) -> list[Item]:
@@ -67,14 +67,18 @@ class Follower:
             return []
         return self._taken()
 
+    async def wait(self) -> None:
+        """Until there is a next item."""
+        while not self.is_behind:
+            await self._wakeup.wait()
+
     async def take(self) -> list[Item]:
         """The next items; waits until there is one.
 
         Raises:
             NotFound, Corrupt: the store does not have them.
         """
-        while self._next > self._end:
-            await self._wakeup.wait()
+        await self.wait()
         live = self._live
         while live and live[0].position < self._next:
             live.popleft()

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from duckrow.bridge import attach, follower
 from duckrow.bridge.answers import Answers
+from duckrow.bridge.follower import Follower
 from duckrow.node import bridgedrow, columns, makers
 from duckrow.node import bridgewire as wire
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.bridgedstore import BridgedStore
 from duckrow.node.bridgewire import What
+from duckrow.node.commands import Command
 from duckrow.node.env import Buffer, Env
 from duckrow.node.errors import DiskFailed
+from duckrow.node.limits import KIB, MIB
+from duckrow.node.row import Bundle, Item
 from sim.clusterkit import BODY
 from sim.pairkit import NODE_PORT, Split, everything, play
 
@@ -185,3 +191,52 @@ def test_a_node_that_asks_for_many_large_bodies_at_once_gets_all_of_them() -> No
         assert not [note for note in split.notes if "node_lost" in note]
 
     play(12, script)
+
+
+def test_a_node_that_stands_still_is_not_hung_up_on_however_large_what_comes_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a round gave, and what was placed behind it, was more than may wait in a connection together."""
+    monkeypatch.setattr(attach._Node, "_is_status_due", lambda _node: False)
+    notes: list[str] = []
+    waiting: list[int] = []
+
+    class Deaf:
+        def send_now(self, _buffers: object) -> int:
+            return 0
+
+        async def wait_send_all_might_not_block(self) -> None:
+            await trio.sleep_forever()
+
+        async def aclose(self) -> None:
+            pass
+
+    def item(position: int, size: int) -> Item:
+        command = Command(b"head", bytes(size))
+        return Item(position, position, 0, Bundle(1, 2, position, position, 0, (command,)))
+
+    async def main() -> None:
+        cursor = Follower(0, 0, cast(Any, None))
+        bridge = SimpleNamespace(
+            store=SimpleNamespace(images=None),
+            giving=SimpleNamespace(source=None),
+            options=SimpleNamespace(id=1),
+            follow=lambda _after: cursor,
+        )
+        async with trio.open_nursery() as nursery:
+            rest = nursery, lambda _, text, *facts: notes.append(text % facts), None, print
+            node = attach._Node(*cast(Any, (bridge, Deaf(), *rest)))
+            node._welcome = True
+            node._follow(0)
+            sizes = [MIB - KIB, *[4 * MIB - KIB] * 4]
+            for position, size in enumerate(sizes, start=1):
+                cursor.placed(item(position, size))
+                if position % 2:  # a round
+                    node.tell_round()
+                    await trio.testing.wait_all_tasks_blocked()
+                    waiting.append(node._output.bytes)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert notes == []
+    assert waiting[-1] > 8 * MIB
