@@ -43,15 +43,21 @@ _MISSED: Final = int(Code.GAP), int(Code.UNKNOWN_PRODUCER)  # something before i
 class Reads:
     """Those of one session."""
 
-    __slots__ = ("_looking", "_output", "_server", "_tasks")
+    __slots__ = ("_looking", "_output", "_owed", "_server", "_tasks")
 
     def __init__(self, server: Server, output: Output) -> None:
         self._server, self._output = server, output
         self._tasks: dict[int, _Read] = {}  # by reference
+        self._owed: dict[int, _Read] = {}  # of these, those that were there when the node stopped
         self._looking: trio.Event | None = None
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+    @property
+    def are_owed(self) -> bool:
+        """To a node that stops; who follows asks again at once."""
+        return any(self._tasks.get(each) is read for each, read in self._owed.items())
 
     def pull(self, reference: int, ask: Ask, *, kept: bool = False) -> None:
         """
@@ -100,6 +106,7 @@ class Reads:
 
     def stop_waiting(self) -> None:
         """The node stops: who waits gets what there is."""
+        self._owed = {**self._tasks}
         for read in self._tasks.values():
             if read.waiting is not None:
                 read.waiting.cancel()

@@ -132,8 +132,8 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """It is owed answers, or has not taken them; to a node that stops, reads end soon."""
-        return bool(self._orders.are_open or self._output.bytes or len(self._reads))
+        """To a node that stops: it is owed answers, or has not taken them."""
+        return bool(self._orders.are_open or self._output.bytes or self._reads.are_owed)
 
     def give_back(self, error: DuckrowError) -> None:
         """This node reaches no majority any more."""

@@ -199,8 +199,8 @@ RARE = [
         "answers_left_behind",
         "a node that stops waits until its answers are taken",
         "node/session.py",
-        "        return bool(self._orders.are_open or self._output.bytes or len(self._reads))",
-        "        return bool(self._orders.are_open or len(self._reads))",
+        "        return bool(self._orders.are_open or self._output.bytes or self._reads.are_owed)",
+        "        return bool(self._orders.are_open or self._reads.are_owed)",
     ),
     (
         "last_gap_alone",

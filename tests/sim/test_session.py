@@ -11,6 +11,8 @@ from duckrow.node import cbor, frames, requests
 from duckrow.node.effects import Code
 from duckrow.node.env import Peer
 from duckrow.node.limits import CLIENT_REQUESTS_MAX, HELLO_BYTES_MAX, MIB
+from duckrow.node.pulled import Pulled
+from duckrow.node.reading import Pull
 from duckrow.node.requests import Ask, Outcome, Verb
 from duckrow.node.server import Server, ServerOptions
 from duckrow.node.session import Session
@@ -203,6 +205,37 @@ def test_a_node_that_stops_answers_what_it_took_and_takes_nothing_new() -> None:
         late = await there.connect(hello=False)
         await late.send(Verb.HELLO, requests.VERSION, "late", "", {})
         assert (await late.failure())[1] == "no-quorum"
+
+    serve(work, survives=False)
+
+
+def test_a_node_that_stops_does_not_wait_for_what_is_asked_since() -> None:
+    """Who follows asks again at once: of very many there was always one that was being answered."""
+
+    async def work(there: There) -> None:
+        reader = there.server.node.reader
+        pull = reader.pull
+
+        async def slow(ask: Pull) -> Pulled:
+            await trio.sleep(0.05)
+            return await pull(ask)
+
+        async def follow() -> None:
+            wire = await there.connect()
+            while True:
+                await wire.send(Verb.PULL, *Ask("quiet", wait_us=60_000_000).fields())
+                await wire.answer()
+
+        reader.pull = slow  # type: ignore[method-assign]
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(follow)
+                await trio.sleep(0.01)
+            await trio.sleep(1)
+            there.server.stop()
+            with trio.fail_after(1):
+                await there.server.drain()
+            nursery.cancel_scope.cancel()
 
     serve(work, survives=False)
 
