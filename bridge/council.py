@@ -208,7 +208,7 @@ class Council:
         proposal = self._current()
         if proposal is not None:
             patience = self.calling.patience(carried=not proposal.lacks_promises())
-            if self.standing.now - proposal.began > patience:
+            if self.standing.now - proposal.began > max(patience, proposal.takes()):
                 self._fail()
         self.call()
 

@@ -55,6 +55,10 @@ class Proposal:
         """Whether somebody who seems alive was not heard yet (V3)."""
         return not set(alive) <= self.promises.keys()
 
+    def takes(self) -> float:
+        """Seconds, in all: to accept takes as long as to promise did, and as much for what comes between."""
+        return 3 * (self.carried_at - self.began) if self.value is not None else 0.0
+
     def all_answered(self) -> bool:
         return {voter[0] for voter in self.view.voters} <= self.promises.keys()
 
