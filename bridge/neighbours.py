@@ -143,7 +143,7 @@ class Neighbours:
         if link.follow is None or neighbour.served is None or link.follow[0] != neighbour.served[0]:
             self._serve(peer, neighbour, link.follow)
         ahead = link.position > self.standing.position and self.following.upstream is None
-        if (first or (ahead and self.images.peer is None)) and not self.standing.active:
+        if (first or (ahead and self.images.peer is None)) and self._may_follow:
             self.links_due = True  # at once, so that it can be followed
 
     def tell_links(self, streams: Streams) -> None:
@@ -184,12 +184,18 @@ class Neighbours:
             self.following.generation += 1
             self.links_due = True
 
+    @property
+    def _may_follow(self) -> bool:
+        standing = self.standing
+        if standing.active or standing.is_leaving or standing.room.is_full:
+            return False
+        return standing.keeps_row and (standing.stateless or not standing.uncounted)
+
     def _catch_up(self) -> None:
         """From whom the row is followed, and if nobody has what comes next, from whom an image."""
         standing = self.standing
         near, far = dict[int, int](), dict[int, int]()
-        stays = standing.active or standing.is_leaving or standing.room.is_full
-        if standing.keeps_row and not stays and (standing.stateless or not standing.uncounted):
+        if self._may_follow:
             for peer, neighbour in self._of.items():
                 link = neighbour.link
                 if link is None:

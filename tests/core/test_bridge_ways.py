@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from hypothesis import given
@@ -12,11 +13,12 @@ from core.bridgekit import run, view
 from duckrow.bridge.catchup import Following
 from duckrow.bridge.effects import Sync
 from duckrow.bridge.flood import SOURCES_MAX, WINDOW, Flood
-from duckrow.bridge.messages import Control, Leave
+from duckrow.bridge.messages import Control, Leave, Link
 from duckrow.bridge.outbox import Outbox
 from duckrow.bridge.routes import Routes
 from duckrow.bridge.suspicion import Suspicion
 from duckrow.bridge.timing import Timing
+from duckrow.node.reserve import HARD
 
 EDGES = st.sets(
     st.tuples(st.integers(1, 6), st.integers(1, 6)).filter(lambda e: e[0] < e[1]), max_size=15
@@ -167,6 +169,19 @@ def suspicion() -> Suspicion:
     found = Suspicion(1, Timing())
     found.watch(view(), 0.0)
     return found
+
+
+def test_who_can_follow_nobody_tells_its_neighbours_no_more_often_than_others() -> None:
+    """F2: A witness, or a machine whose disk is full, is behind all of them for as long as it is that."""
+    cluster = Cluster(1, 2, 3, 4, 5, witnesses=(5,))
+    cluster.members[4].hear_disk(HARD, cluster.now)
+    cluster.beats(10)
+    cluster.submit(1, "a")
+    cluster.sent.clear()
+    cluster.beats(10)
+
+    links = Counter(id_ for id_, _, message in cluster.sent if isinstance(message, Link))
+    assert links == dict.fromkeys(range(1, 6), 10 * 4)
 
 
 def test_silence_is_suspected_after_its_time() -> None:

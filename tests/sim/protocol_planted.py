@@ -612,8 +612,8 @@ _BUGS = [
         "who does not know what of the view is in its row does not go on with it",
         (
             "bridge/neighbours.py",
-            "and not stays and (standing.stateless or not standing.uncounted):\n",
-            "and not stays:\n",
+            "return standing.keeps_row and (standing.stateless or not standing.uncounted)\n",
+            "return standing.keeps_row\n",
         ),
         profile=IMAGES,
     ),
