@@ -11,31 +11,47 @@ neighbour still sends must not be taken for what the new one does: every switch 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
+
+PATIENCE_MAX: Final = 32  # times as long as at first
 
 
 @attrs.define
 class Following:
+    patience: float  # seconds
     upstream: int | None = attrs.field(default=None, init=False)
     generation: int = attrs.field(default=0, init=False)
+    _came_to: int = attrs.field(default=0, init=False)  # position
+    _came_at: float = attrs.field(default=0.0, init=False)  # when it came further, or was to
+    _stays: float = attrs.field(init=False)  # with one that brings nothing; it may just be slow
 
-    def choose(self, position: int, offers: Mapping[int, int]) -> None:
-        """`offers`: by linked neighbour, the position of its row.  Stays while that is ahead."""
-        if self.upstream is not None and offers.get(self.upstream, 0) > position:
+    def __attrs_post_init__(self) -> None:
+        self._stays = self.patience
+
+    def choose(self, position: int, offers: Mapping[int, int], now: float) -> None:
+        """`offers`: by linked neighbour, the position of its row.  Stays while that is ahead, but not
+        with one that brings nothing for long, where somebody else is ahead: its disk may hang.
+        """
+        ahead = {peer: offers[peer] for peer in sorted(offers) if offers[peer] > position}
+        if position != self._came_to or self.upstream not in ahead:
+            self._came_to, self._came_at = position, now
+        elif now - self._came_at >= self._stays and len(ahead) > 1:
+            del ahead[self.upstream]
+            self._came_at = now
+            self._stays = min(2 * self._stays, PATIENCE_MAX * self.patience)
+        if self.upstream in ahead:
             return
-        ahead = [neighbour for neighbour in sorted(offers) if offers[neighbour] > position]
         if ahead:
-            best = max(ahead, key=lambda neighbour: offers[neighbour])
-            if best != self.upstream:
-                self.upstream = best
-                self.generation += 1
+            self.upstream = max(ahead, key=lambda peer: ahead[peer])
+            self.generation += 1
         elif self.upstream not in offers:
             self.upstream = None
 
     def stop(self) -> None:
         """Active nodes take no items (C3)."""
-        self.upstream = None
+        self.upstream, self._stays = None, self.patience
         self.generation += 1
 
     def lost(self, neighbour: int) -> None:

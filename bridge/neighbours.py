@@ -59,7 +59,7 @@ class Neighbours:
     flooding: Flood
     routes: Routes
     handle: Callable[[int, Payload], None]  # a control message for this node, by its source
-    following: Following = attrs.field(factory=Following, init=False)
+    following: Following = attrs.field(init=False)
     floor: int = attrs.field(default=1, init=False)  # told by the store
     disk: str = attrs.field(default="ok", init=False)
     images: ImageSource = attrs.field(factory=ImageSource, init=False)
@@ -72,6 +72,9 @@ class Neighbours:
     links_due: bool = attrs.field(default=False, init=False)
     _came_to: int = attrs.field(default=0, init=False)  # position, by what was followed
     _came_at: float = attrs.field(default=0.0, init=False)  # when more came last, or was to come
+
+    def __attrs_post_init__(self) -> None:
+        self.following = Following(self.standing.timing.suspect_max)
 
     @property
     def linked(self) -> list[int]:
@@ -207,7 +210,7 @@ class Neighbours:
                     near[peer] = link.position
                 elif link.position > standing.position:
                     far[peer] = link.position
-            self.following.choose(standing.position, near)
+            self.following.choose(standing.position, near, standing.now)
         standing.awaits_image = bool(far) and not self._is_led(near)
         if self.images.choose(far if standing.awaits_image else {}):
             self.outbox.put(Image(self.images.peer))

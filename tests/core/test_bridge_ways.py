@@ -13,7 +13,7 @@ from core.bridgekit import run, view
 from duckrow.bridge.catchup import Following
 from duckrow.bridge.effects import Sync
 from duckrow.bridge.flood import SOURCES_MAX, WINDOW, Flood
-from duckrow.bridge.messages import Control, Leave, Link
+from duckrow.bridge.messages import Control, Follow, Leave, Link
 from duckrow.bridge.outbox import Outbox
 from duckrow.bridge.routes import Routes
 from duckrow.bridge.suspicion import Suspicion
@@ -133,24 +133,57 @@ def test_a_sync_that_has_returned_stands_for_those_before_it() -> None:
 
 def test_the_neighbour_that_is_furthest_ahead_is_followed() -> None:
     """C1."""
-    following = Following()
-    following.choose(5, {2: 9, 3: 12, 4: 12})
+    following = Following(10.0)
+    following.choose(5, {2: 9, 3: 12, 4: 12}, 0.0)
 
     assert following.upstream == 3
-    following.choose(9, {2: 20, 3: 12})
+    following.choose(9, {2: 20, 3: 12}, 0.0)
     assert following.upstream == 3  # still ahead
-    following.choose(12, {2: 20, 3: 12})
+    following.choose(12, {2: 20, 3: 12}, 0.0)
     assert following.upstream == 2
+
+
+def test_one_that_brings_nothing_for_long_is_not_followed_where_somebody_else_is_ahead() -> None:
+    """C1: Its disk may hang; it was followed for as long as it beat, and who followed it stood still."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.beats(14)
+    cluster.submit(1, "a")
+    cluster.beats(2)
+    cluster.stops = lambda a, b, message: a == 1 and isinstance(message, Follow)
+    cluster.start(3)
+    cluster.beats(200)
+
+    assert cluster.words(3) == ["a"]
+    assert cluster.acting() == [1, 2, 3]
+
+
+def test_one_that_is_slow_is_followed_for_longer_each_time() -> None:
+    """C1: What comes next may be large, and all links slow."""
+    following, now, since = Following(10.0), 0.0, 0.0
+    stays = list[float]()
+    while len(stays) < 8:
+        before = following.upstream
+        following.choose(5, {2: 9, 3: 12}, now)
+        if before is not None and following.upstream != before:
+            stays.append(now - since)
+            since = now
+        now += 1
+
+    assert stays == [10, 20, 40, 80, 160, 320, 320, 320]
+    last = following.upstream
+    following.choose(6, {2: 9, 3: 12}, now + 1000)
+    assert following.upstream == last, "it has come further"
 
 
 def test_items_of_an_older_subscription_are_not_taken() -> None:
     """C1."""
-    following = Following()
-    following.choose(5, {3: 12})
+    following = Following(10.0)
+    following.choose(5, {3: 12}, 0.0)
     before = following.generation
     following.lost(3)
     assert not following.takes(before)
-    following.choose(5, {2: 9})
+    following.choose(5, {2: 9}, 0.0)
 
     assert not following.takes(before)
     assert following.takes(following.generation)
@@ -158,8 +191,8 @@ def test_items_of_an_older_subscription_are_not_taken() -> None:
 
 def test_who_acts_follows_nobody() -> None:
     """C3."""
-    following = Following()
-    following.choose(5, {3: 12})
+    following = Following(10.0)
+    following.choose(5, {3: 12}, 0.0)
     following.stop()
 
     assert not following.takes(following.generation)
