@@ -28,6 +28,7 @@ TIMES_MAX = 4  # the time of the first ballot
 class Heard(NamedTuple):
     join: Join
     at: float
+    position: int  # of the row here, then
 
 
 @attrs.define
@@ -57,7 +58,7 @@ class Calling:
         before = self._joins.get(source)
         if before is not None and before.join.incarnation != join.incarnation:
             self.suspicion.runs_anew(source)
-        self._joins[source] = Heard(join, self.standing.now)
+        self._joins[source] = Heard(join, self.standing.now, self.standing.position)
         self._absent.discard(source)
         view = self.standing.newest
         named = incarnation_of(view, source)
@@ -72,9 +73,15 @@ class Calling:
         self._change = change, self.standing.now
 
     def joins(self) -> dict[int, Join]:
-        """Those who ask to get in, now."""
-        since = self.standing.now - 2 * self.standing.timing.join
-        return {id_: heard.join for id_, heard in self._joins.items() if heard.at > since}
+        """Those who ask to get in, now.  Who follows has come as much further since then as the row here: more
+        may be ordered in that time than it may lack (V4).
+        """
+        standing, found = self.standing, {}
+        for id_, (join, at, position) in self._joins.items():
+            if at > standing.now - 2 * standing.timing.join:
+                came = join.position + standing.position - position
+                found[id_] = join._replace(position=came)
+        return found
 
     def change(self) -> Change | None:
         """What an operator wants of the next view; of a later one it has to be wanted again."""

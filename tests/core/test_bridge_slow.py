@@ -7,6 +7,7 @@ from collections import deque
 
 import pytest
 
+from core import bridgecluster
 from core.bridgecluster import Cluster
 from core.bridgekit import disk, run
 from duckrow.bridge.messages import Follow, Join, Message, Prepare
@@ -310,3 +311,22 @@ def test_a_view_of_one_data_voter_stays_while_its_mark_is_synced(late: int) -> N
     cluster.slow_beats(100, late)
 
     assert cluster.view(2).id == newest
+
+
+@pytest.mark.parametrize("wiped", [False, True])
+def test_one_that_keeps_pace_is_let_in_however_fast_the_others_are(
+    monkeypatch: pytest.MonkeyPatch, *, wiped: bool
+) -> None:
+    """V4: From its word until there is a ballot more is ordered than it may lack, each time."""
+    monkeypatch.setattr(bridgecluster, "TIMING", Timing(lag_items=10))
+    cluster = Cluster(1, 2, 3)
+    (cluster.wipe if wiped else cluster.stop)(3)
+    cluster.beats(14)
+    cluster.start(3)
+    for _ in range(10):
+        for _ in range(15):
+            cluster.submit(1, "a")
+            cluster.settle()
+        cluster.beats()
+
+    assert cluster.acting() == [1, 2, 3]
