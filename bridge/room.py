@@ -33,13 +33,13 @@ class Room:
 
     def hear(self, disk: str, now: float) -> bool:
         """The state of the reserve.  True: it has just run full."""
+        if not self.is_full and now - self._was_full >= self.timing.conduct:
+            self._delay = 0.0
         if disk == HARD:
             first, self.until, self._was_full = not self.is_full, FOREVER, now
             return first
         if self.is_full:
             grown = min(2 * self._delay, self.timing.readmit_max)
             self._delay = max(self.timing.readmit_min, grown)
-            self.until = now + self._delay
-        elif self._delay and now - self._was_full >= self.timing.conduct:
-            self._delay = 0.0
+            self.until, self._was_full = now + self._delay, now
         return False

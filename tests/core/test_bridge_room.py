@@ -155,7 +155,18 @@ def test_who_is_full_again_and_again_comes_back_later_each_time() -> None:
         now = room.until
 
     assert waits == [1.0, 2.0, 4.0, 8.0]
-    room.hear(OK, now + Timing().conduct)
-    room.hear(HARD, now + Timing().conduct)
-    room.hear(OK, now + Timing().conduct)
-    assert room.until == now + Timing().conduct + 1.0
+    for _ in range(2):
+        now += Timing().conduct + 1  # it hears of it when it is otherwise, and then alone
+        room.hear(HARD, now)
+        room.hear(OK, now)
+        assert room.until == now + 1.0
+
+
+def test_who_was_full_for_long_has_not_behaved_for_long() -> None:
+    room, now = Room(Timing()), Timing().conduct
+    for full in (0.0, now + 1):
+        room.hear(HARD, full)
+        room.hear(OK, max(full, now))
+        room.hear(SOFT, max(full, now) + 0.5)
+
+    assert room.until == now + 1 + 2.0
