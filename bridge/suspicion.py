@@ -57,7 +57,7 @@ class Suspicion:
     _pulses: dict[int, Pulse] = attrs.field(factory=dict, init=False)
     _hung_up: set[int] = attrs.field(factory=set, init=False)  # neighbours, until they speak again
     _dead: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # (id, incarnation)
-    _leaving: set[tuple[int, int]] = attrs.field(factory=set, init=False)  # the same, in this view
+    _leaving: dict[int, int] = attrs.field(factory=dict, init=False)  # last of each, in this view
     _held_off: dict[int, HeldOff] = attrs.field(factory=dict, init=False)
     _view: int = attrs.field(default=0, init=False)
     _head: Name | None = attrs.field(default=None, init=False)
@@ -105,10 +105,10 @@ class Suspicion:
         self._dead.add((id_, incarnation))
 
     def leaves(self, id_: int, incarnation: int) -> None:
-        self._leaving.add((id_, incarnation))
+        self._leaving[id_] = incarnation
 
     def gone(self) -> frozenset[tuple[int, int]]:
-        return frozenset(self._dead | self._leaving)
+        return frozenset(self._dead | self._leaving.items())
 
     def waits(self, head: Name | None, lacking: Iterable[int], now: float) -> None:
         """The head of the order, and whose acks it lacks.  Who does not act any more sees no acks: till the
@@ -141,7 +141,7 @@ class Suspicion:
         return pulse is not None and now - pulse.last > self.patience(member)
 
     def suspects(self, view: View, now: float) -> set[int]:
-        gone = self._dead | self._leaving
+        gone = self.gone()
         return self._stalling() | {
             member.id
             for member in view.members

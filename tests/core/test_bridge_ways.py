@@ -305,6 +305,17 @@ def test_a_later_incarnation_proves_the_former_one_dead_at_once() -> None:
     assert found.suspects(view(2, {1: run(1), 3: run(3, 1)}), 0.0) == set()
 
 
+def test_who_ends_in_order_again_and_again_is_remembered_once() -> None:
+    """S3: An observer does so as often as it likes, in a view that may stay for a year."""
+    found = suspicion()
+    for start in range(10):
+        found.leaves(4, run(4, start))
+    found.leaves(3, run(3))
+
+    assert found.gone() == {(4, run(4, 9)), (3, run(3))}
+    assert found.suspects(view(), 0.1) == {3}
+
+
 def test_one_that_stalls_again_and_again_is_let_in_later_each_time() -> None:
     """S6."""
     found = suspicion()
