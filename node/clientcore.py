@@ -16,14 +16,13 @@ which it has applied.  What only reads is asked again.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from . import frames, makers, parts, requests
+from .asking import Asking, Request
 from .clientcalls import Call, Receipt, ReceiptName, Receipts
 from .columns import HeadersLike
-from .cursors import Back, Last
 from .effects import ORDERED, WAITING, Result
 from .entries import Entries, entries_of
 from .env import Buffer
@@ -44,7 +43,7 @@ from .outcomes import error_of
 from .parts import Maker, Text
 from .requests import Ask, Outcome, Verb, Welcome
 from .slots import Sent
-from .underway import IN_FLIGHT, UnderWay
+from .underway import UnderWay
 
 _MORE: Final = int(Outcome.MORE)
 _FAILED: Final = int(Outcome.FAILED)
@@ -57,11 +56,6 @@ _OF_A_ROW: Final = (
 )  # they name numbers that another row does not have
 _TOLD: Final = Verb.TOPICS, Verb.TOPIC  # the answer has to know what we were told elsewhere
 _READS: Final = Verb.PULL, Verb.KEPT, *_TOLD
-# Reads that wait at the node leave room for those that do not.  The first of them wait there for as long as they
-# may, the others in turns, so that each is asked now and then however many there are.
-STANDING_MAX: Final = IN_FLIGHT * 3 // 4
-LONG_MAX: Final = IN_FLIGHT // 2
-TURN_US: Final = 250_000
 
 
 class ClientCore:
@@ -82,10 +76,7 @@ class ClientCore:
         self._reference = 0
         self._greeted = False
         self._hello: list[Buffer] = []
-        # Requests that are not of an outbox wait here, and then for their answer.
-        self._queue: deque[_Request] = deque()
-        self._standing: deque[_Request] = deque()  # of these, those that will wait at the node
-        self._pending: dict[int, _Request] = {}
+        self._asking = Asking()
         self._orders = UnderWay()
         self._held_until = 0  # the node would not take orders; by the wall clock
         self._seen = 0  # position of the newest answer: a node that is behind it makes us wait
@@ -158,9 +149,9 @@ class ClientCore:
     def pull(self, ask: Ask, *, kept: bool = False) -> Call:
         """Its value is Entries."""
         verb = Verb.KEPT if kept else Verb.PULL
-        request = _Request(Call(), verb, (), _entries(ask.topic), waits=ask.wait_us > 0)
+        request = Request(Call(), verb, (), _entries(ask.topic), waits=ask.wait_us > 0)
         request.ask, request.until = ask, self._wall_us() + ask.wait_us
-        self._put(request)
+        self._asking.put(request)
         return request.call
 
     def receipt(self, name: ReceiptName, *, wait: bool) -> Call:
@@ -171,8 +162,8 @@ class ClientCore:
             self._seen = max(self._seen, result.position)
             return _receipt(name, result)
 
-        request = _Request(Call(), Verb.RECEIPT, (*name[:-1], wait), read, waits=wait)
-        self._put(request)
+        request = Request(Call(), Verb.RECEIPT, (*name[:-1], wait), read, waits=wait)
+        self._asking.put(request)
         return request.call
 
     def order(self, make: Maker) -> Call:
@@ -199,8 +190,8 @@ class ClientCore:
 
     def ask(self, verb: Verb, *fields: Any) -> Call:
         """Its value is the list of fields of the answer."""
-        request = _Request(Call(), verb, fields, lambda answer, _body: answer)
-        self._put(request)
+        request = Request(Call(), verb, fields, lambda answer, _body: answer)
+        self._asking.put(request)
         return request.call
 
     def give_up(self, call: Call, error: DuckrowError) -> None:
@@ -210,25 +201,14 @@ class ClientCore:
         """
         if call.done:
             return
-        for queue in (self._queue, self._standing):
-            for request in queue:
-                if request.call is call:
-                    queue.remove(request)
-                    break
-        for reference, request in self._pending.items():
-            if request.call is call:
-                del self._pending[reference]  # an answer finds nobody
-                # First: what waits for its room would be one too many before.
-                self._queue.appendleft(_Request(Call(), Verb.CANCEL, (reference,), None))
-                break
+        self._asking.give_up(call)
         self._behind = None  # that may have been this one
         call.give_up(error)
 
     @property
     def idle(self) -> bool:
         """Nobody waits for anything to be sent or answered."""
-        asked = self._queue or self._standing or self._pending
-        return not (asked or self._orders) and self._boxes.is_idle
+        return not (self._asking or self._orders) and self._boxes.is_idle
 
     @property
     def unsent_bytes(self) -> int:
@@ -289,24 +269,19 @@ class ClientCore:
         self._orders.clear()
         self._held_until = 0
         self._boxes.lost()
-        unsent = [request for request in self._queue if request.read is not None]
-        again = [*self._pending.values(), *unsent, *self._standing]
-        for requests_ in (self._queue, self._standing, self._pending):
-            requests_.clear()
-        for request in again:
-            self._put(request)
+        self._asking.lost()
 
     def fail(self, error: DuckrowError) -> None:
         """The end: everybody who waits is told so."""
         self.lost()
-        for request in self._take_unsent():
+        for request in self._asking.take_unsent():
             request.call.finish(error=error)
         self._boxes.fail(error)
 
     @property
     def is_busy(self) -> bool:
         """There may be something to send."""
-        return bool(self._hello or self._queue or self._standing or self._boxes.is_busy)
+        return bool(self._hello or self._asking.has_unsent or self._boxes.is_busy)
 
     def data_to_send(self) -> list[Buffer]:
         """All that may go now; empty: nothing."""
@@ -316,10 +291,8 @@ class ClientCore:
         out: list[Buffer] = []
         if not self.is_busy:
             return out
-        while (request := self._next_request()) is not None:
+        while (request := self._asking.next(self._reference + 1)) is not None:
             self._reference += 1
-            if request.read is not None:
-                self._pending[self._reference] = request
             fields = self._fields_of(request)
             out += frames.encode(requests.request(self._reference, request.verb, *fields))
         if not self.pause_seconds():
@@ -356,37 +329,11 @@ class ClientCore:
             if not self._boxes.is_busy:
                 return
 
-    def _fields_of(self, request: _Request) -> Sequence[Any]:
+    def _fields_of(self, request: Request) -> Sequence[Any]:
         """As they go out now, perhaps once more."""
-        ask = request.ask
-        if ask is None:
-            return (*request.fields, self._seen) if request.verb in _TOLD else request.fields
-        # Another node would count from the end that it has then: so nobody waits before he knows where
-        # he stands.
-        left = 0 if isinstance(ask.after, Back | Last) else request.until - self._wall_us()
-        wait_us = min(max(0, left), ask.wait_us)  # a clock that is set lets nobody wait longer
-        request.takes_turns = len(self._pending) > LONG_MAX
-        if request.takes_turns:
-            wait_us = min(wait_us, TURN_US)
-        return ask._replace(seen=max(ask.seen, self._seen), wait_us=wait_us).fields()
-
-    def _put(self, request: _Request) -> None:
-        (self._standing if request.waits else self._queue).append(request)
-
-    def _next_request(self) -> _Request | None:
-        """What may be asked now."""
-        under_way = len(self._pending)
-        if self._queue and under_way < IN_FLIGHT:
-            return self._queue.popleft()
-        if self._standing and under_way < STANDING_MAX:
-            return self._standing.popleft()
-        return None
-
-    def _take_unsent(self) -> list[_Request]:
-        found = [*self._queue, *self._standing]
-        self._queue.clear()
-        self._standing.clear()
-        return found
+        if request.ask is not None:
+            return request.asks(self._seen, self._wall_us())
+        return (*request.fields, self._seen) if request.verb in _TOLD else request.fields
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -413,11 +360,9 @@ class ClientCore:
             else:
                 self._take_result(*order, reference, outcome, requests.result_in(fields))
             return
-        request = self._pending.get(reference)
+        request = self._asking.answered(reference, more=outcome == _MORE)
         if request is None or request.read is None:
             return  # of one that was given up
-        if outcome != _MORE:
-            del self._pending[reference]
         self._behind = None
         if outcome == _FAILED:
             self._take_failure(request, _error(fields))
@@ -428,30 +373,17 @@ class ClientCore:
             # Of this answer alone: frames go on where they should.
             request.call.finish(error=error)
             return
-        if request.ask is None or found or not self._goes_on(request, request.ask, found):
+        if request.goes_on(found, self._wall_us()):
+            self._asking.put(request)
+        else:
             request.call.finish(found)
 
-    def _goes_on(self, request: _Request, ask: Ask, found: Entries) -> bool:
-        """It brought nothing, and has not waited for as long as it may: it is asked again."""
-        left = ask.wait_us
-        if not isinstance(ask.after, Back | Last):
-            # Counted, and not only looked at: a node that stops lets nobody wait.
-            left -= TURN_US if request.takes_turns else left
-            if found.missing or request.until <= self._wall_us():
-                return False
-        if left <= 0:
-            return False
-        topic_id = found.topic_id or ask.topic_id
-        request.ask = ask._replace(after=found.after, topic_id=topic_id, wait_us=left)
-        self._put(request)
-        return True
-
-    def _take_failure(self, request: _Request, error: DuckrowError) -> None:
+    def _take_failure(self, request: Request, error: DuckrowError) -> None:
         # It is behind what we were told elsewhere, or stops; or it never has a row.
         is_behind = request.verb in _READS and isinstance(error, NoQuorum)
         if self._others and (is_behind or "witness" in error.values()):
             self._behind, self._is_turned_away = error, True
-            self._put(request)
+            self._asking.put(request)
         else:
             request.call.finish(error=error)
 
@@ -480,11 +412,11 @@ class ClientCore:
         )
         self._boxes.begin_anew()
         self._seen = 0
-        for request in self._take_unsent():
+        for request in self._asking.take_unsent():
             if request.verb in _OF_A_ROW:
                 request.call.finish(error=error)
             else:
-                self._put(request)
+                self._asking.put(request)
 
     def _take_refusal(
         self, outbox: Outbox, sent: Sent, reference: int, error: DuckrowError
@@ -506,27 +438,6 @@ class ClientCore:
         else:
             self._orders.settle(reference)
         self._boxes.answered(outbox, sent, result)
-
-
-class _Request:
-    """A request that is not of an outbox; without `read`, nobody answers it."""
-
-    __slots__ = ("ask", "call", "fields", "read", "takes_turns", "until", "verb", "waits")
-
-    def __init__(
-        self,
-        call: Call,
-        verb: int,
-        fields: Sequence[Any],
-        read: Callable[[list[Any], Buffer], Any] | None,
-        *,
-        waits: bool = False,
-    ) -> None:
-        self.call, self.verb, self.fields, self.read = call, verb, fields, read
-        self.waits = waits  # at the node, for what is still to come
-        self.takes_turns = False  # it waits there for a moment only, since many others do
-        self.ask: Ask | None = None  # of a pull, whose fields are made when it goes out
-        self.until = 0  # it waits, by the wall clock
 
 
 def _receipt(name: ReceiptName, result: Result) -> Receipt:

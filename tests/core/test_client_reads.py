@@ -9,8 +9,8 @@ import pytest
 from core.clientkit import Client
 from core.nodetoy import Toy
 from duckrow.node import frames, requests
+from duckrow.node.asking import LONG_MAX, STANDING_MAX, TURN_US
 from duckrow.node.clientcalls import Call, ReceiptName
-from duckrow.node.clientcore import LONG_MAX, STANDING_MAX, TURN_US
 from duckrow.node.cursors import FIRST, LAST, After
 from duckrow.node.errors import Timeout
 from duckrow.node.limits import CLIENT_REQUESTS_MAX
