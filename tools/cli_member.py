@@ -82,7 +82,7 @@ def refusal(found: dict[str, Any], name: str) -> str:
     asked = next((n["name"] for n in found["nodes"] if name in (n["name"], str(n["id"]))), name)
     if asked != found.get("name", asked):
         return f"this is {found['name']}: ask {asked}, if that shall go on"
-    if found["active"]:
+    if found["active"] and len(found["nodes"]) > 1:  # a node alone says so itself
         return (
             f"this machine acts in view {found['view']}: nothing has to be forced; `member retire` takes "
             "the vote of a machine that is gone"

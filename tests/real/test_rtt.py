@@ -81,7 +81,7 @@ def test_what_cannot_be_measured_is_told_before_anything_is_started(
     assert wrong.code == 1
     assert "has durability memory, not fsync" in wrong.err
     assert rtt(cluster, "--delay 5").code == 2
-    assert rtt(cluster, "--to m9").code == 1
+    assert rtt(cluster, "--to m9").code == 3
     assert duckrow("rtt --nodes 2 --record latency").code == 2
     for record in ("no/topic --url duck://127.0.0.1:1", "latency --url duck://127.0.0.1:1"):
         told = duckrow(f"rtt --nodes 2 --timeout 0.5 --record {record}")

@@ -246,7 +246,9 @@ def test_what_was_pruned_gives_its_disk_back() -> None:
 def test_a_topic_that_is_kept_does_not_keep_the_others_garbage() -> None:
     machine = Machine()
     options = attrs.evolve(
-        SMALL, store=attrs.evolve(SMALL.store, segment_bytes=64 * 1024, followable_bytes=64 * 1024)
+        SMALL,
+        store=attrs.evolve(SMALL.store, segment_bytes=64 * 1024, followable_bytes=64 * 1024),
+        housekeeping=attrs.evolve(SMALL.housekeeping, followable_bytes=64 * 1024),
     )
 
     async def work(node: LoneKeeper) -> None:

@@ -39,7 +39,7 @@ def test_a_seed_that_found_something_is_fine(profile: str, seed: int) -> None:
 
 def test_rows_are_pruned_and_states_lost_and_images_taken() -> None:
     """Nor would the profile be worth its time without the rest."""
-    met = {mark for seed in (0, 3, 16) for mark in run_seed(seed, "images").marks}
+    met = {mark for seed in (0, 17) for mark in run_seed(seed, "images").marks}
 
     assert met >= {"state lost", "image taken", "image passed on", "full", "damaged", "uncounted"}
 
