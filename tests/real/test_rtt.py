@@ -95,7 +95,7 @@ def test_what_cannot_be_measured_is_told_before_anything_is_started(
     assert duckrow("rtt --experiments --nodes 4").code == 2
     assert duckrow(f"rtt --dir {tmp_path}").code == 3
     assert duckrow("rtt --plot trips.xls").code == 1
-    assert duckrow(f"rtt --samples {tmp_path}/no/trips.csv").code == 1
+    assert duckrow(f"rtt --samples {tmp_path}/no/trips.csv").code == 3
 
 
 def test_clients_of_an_experiment_are_at_all_machines_and_see_one_row(
