@@ -102,4 +102,4 @@ def test_all_planted_bugs_of_a_table_are_found(page: Page, tmp_path: Path) -> No
     results = ["--json", str(tmp_path / "found.json")]
     where = ["--cluster"] if page is CLUSTERS else []
 
-    assert fuzz.main(["--planted", *names, "--limit", "100", *results, *where]) == 0
+    assert fuzz.main(["--planted", *names, "--limit", "200", *results, *where]) == 0
