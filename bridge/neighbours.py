@@ -33,9 +33,7 @@ from .standing import Standing
 from .streams import Streams
 
 DIGESTS_EVERY = 1024  # positions
-ONLY_ACKS = (
-    1 << 63
-) - 1  # of a stream that an end wants no bundles of: it has all that will ever be
+ONLY_ACKS = (1 << 63) - 1  # wanted of a stream: its bundles all are there, as it were
 DIGESTS_KEPT = 64  # the newest: neighbours may be that far apart and still compare
 
 
@@ -309,10 +307,8 @@ class Neighbours:
         before, neighbour.feeds = neighbour.feeds, set(link.wants) & streams.of.keys()
         for origin in sorted(before - neighbour.feeds):
             neighbour.told.pop(origin, None)
-        had, neighbour.bundles = (
-            neighbour.bundles,
-            {origin for origin in neighbour.feeds if link.wants[origin] != ONLY_ACKS},
-        )
+        wanted = {origin for origin in neighbour.feeds if link.wants[origin] != ONLY_ACKS}
+        had, neighbour.bundles = neighbour.bundles, wanted
         if neighbour.bundles - had and self.standing.id not in streams.of:
             self.links_due = True  # who only passes them on wants them from now on
         for origin in sorted(neighbour.bundles - had):

@@ -113,9 +113,8 @@ class Sending:
                 self._give(message, len(self._out))
             elif self._leisure and not self._out:
                 self._give(self._leisure.pop(next(iter(self._leisure))), 0)
-                self._unpassed = (
-                    1  # or it came behind the word that there is no such image any more
-                )
+                # Else it came behind the word that there is no such image any more.
+                self._unpassed = 1
             else:
                 break
         out = self._out[: self._unpassed] if self._urgent else self._out

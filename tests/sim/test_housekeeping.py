@@ -46,6 +46,16 @@ async def fill(node: LoneKeeper, topic: str = "t", size: int = 1_000) -> None:
     await trio.sleep(PATIENCE)
 
 
+async def fill_beside_kept(node: LoneKeeper) -> None:
+    """30 entries of a topic that stays, each before a hundred of one that goes."""
+    kept, passing = Producer(node), Producer(node)
+    for number in range(30):
+        await kept.produce("kept", [b"%d" % number])
+        for _ in range(100):
+            await passing.produce("t", [bytes(100)])
+    await trio.sleep(PATIENCE)
+
+
 @pytest.mark.parametrize("how", ["pruned", "deleted", "configured"])
 def test_what_is_pruned_on_an_idle_node_gives_its_space_back(how: str) -> None:
     machine = Machine()
@@ -182,12 +192,8 @@ def test_segments_of_small_entries_are_rewritten_when_most_have_died_and_not_bef
     machine = Machine()
 
     async def work(node: LoneKeeper) -> None:
-        kept, passing, owner = Producer(node), Producer(node), Owner(node)
-        for number in range(30):
-            await kept.produce("kept", [b"%d" % number])
-            for _ in range(100):
-                await passing.produce("t", [bytes(100)])
-        await trio.sleep(PATIENCE)
+        owner = Owner(node)
+        await fill_beside_kept(node)
         before = row_bytes(machine)
         await owner.order(makers.prune, "t", 3_000)
         await trio.sleep(PATIENCE)
@@ -216,12 +222,8 @@ def test_a_segment_that_is_held_back_is_asked_for_again_after_some_seconds_and_n
         return await rewrite(store, segment, live)
 
     async def work(node: LoneKeeper) -> None:
-        kept, passing, owner = Producer(node), Producer(node), Owner(node)
-        for number in range(30):
-            await kept.produce("kept", [b"%d" % number])
-            for _ in range(100):
-                await passing.produce("t", [bytes(100)])
-        await trio.sleep(PATIENCE)
+        owner = Owner(node)
+        await fill_beside_kept(node)
         node.row.store.pin(1, 0, [])
         monkeypatch.setattr(RowStore, "rewrite", ask)
         for number in range(100, 3_000, 100):
