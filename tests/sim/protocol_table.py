@@ -77,7 +77,7 @@ def hunt(bug: Bug, first: int, limit: int) -> tuple[int, str] | None:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="sim.protocol_table")
     parser.add_argument("names", nargs="*", metavar="NAME", help="planted bugs (default: all)")
-    parser.add_argument("--limit", type=int, default=300, help="seeds for each")
+    parser.add_argument("--limit", type=int, default=400, help="seeds for each")
     options = parser.parse_args(arguments)
     rows = {each.name: each for each in table()}
     missed = 0
