@@ -62,8 +62,10 @@ class Calling:
         self._absent.discard(source)
         view = self.standing.newest
         named = incarnation_of(view, source)
-        if named is not None and named != join.incarnation and join.view == view.id:
-            self.suspicion.is_dead(source, named)
+        if join.view == view.id and named != join.incarnation:
+            self.suspicion.wants_in(source, join.incarnation)
+            if named is not None:
+                self.suspicion.is_dead(source, named)
 
     def hear_leave(self, source: int, leave: Leave) -> None:
         self._joins.pop(source, None)

@@ -107,6 +107,11 @@ class Suspicion:
     def leaves(self, id_: int, incarnation: int) -> None:
         self._leaving[id_] = incarnation
 
+    def wants_in(self, id_: int, incarnation: int) -> None:
+        """Who left when it was no member, of a view that goes on, is not gone for that view's whole time."""
+        if self._leaving.get(id_) == incarnation:
+            del self._leaving[id_]
+
     def gone(self) -> frozenset[tuple[int, int]]:
         return frozenset(self._dead | self._leaving.items())
 

@@ -63,6 +63,23 @@ def test_who_follows_writes_no_more_either() -> None:
     assert cluster.words(3) == ["a", "b"]
 
 
+def test_who_was_full_while_it_was_no_member_is_let_in_at_once() -> None:
+    """It had left a view that went on without it: the one that it asked for was without it, too."""
+    cluster = Cluster(1, 2, 3)
+    cluster.stop(3)
+    cluster.beats(14)
+    cluster.start(3).standing.room.until = 60.0  # it does not act before
+    cluster.beats(2)
+    assert cluster.acting() == [1, 2]
+    before = cluster.view(1).id
+    hear_disk(cluster, 3, HARD)
+    hear_disk(cluster, 3, OK)
+    cluster.beats(20)
+
+    assert cluster.acting() == [1, 2, 3]
+    assert cluster.view(1).id == before + 1
+
+
 def test_if_the_others_are_no_majority_all_wait_for_room() -> None:
     cluster = Cluster(1, 2)
     hear_disk(cluster, 2, HARD)
