@@ -238,6 +238,11 @@ class Admin:
                 f"this machine acts in view {standing.newest.id}: nothing has to be forced; `member "
                 "retire` takes the vote of a machine that is gone"
             )
+        if acting := self._acting():
+            raise Refused(
+                f"{', '.join(map(self._name, acting))} {'acts' if len(acting) == 1 else 'act'} in view "
+                f"{standing.newest.id}, so nothing has to be forced: this machine follows"
+            )
         if view != standing.newest.id:
             raise Refused(
                 f"the newest view here is {standing.newest.id}, and not {view!r}: look again"
@@ -255,6 +260,13 @@ class Admin:
         view, now = member.standing.newest, trio.current_time()
         suspects = member.suspicion.suspects(view, now) if member.standing.active else set()
         return {v[0] for v in view.voters if v[0] in self._reached() and v[0] not in suspects}
+
+    def _acting(self) -> list[int]:
+        """Other members of the newest view that give signs of life, and to which a way leads."""
+        member = self._bridge.member
+        view, now = member.standing.newest, trio.current_time()
+        suspects = member.suspicion.suspects(view, now) | {member.standing.id}
+        return [m.id for m in view.members if m.id in self._reached() - suspects]
 
     def _come(self) -> set[int]:
         """Voters that would be there in the next view, and by a way from here."""

@@ -279,6 +279,26 @@ def test_nothing_is_forced_where_it_need_not_be_or_is_not_meant() -> None:
     play(12, calm, script)
 
 
+def test_who_follows_machines_that_act_cannot_be_forced_away_from_them() -> None:
+    """It began a cluster of its own beside one that was well, and its disk had to be wiped."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(1)
+        view = (await ask(cluster, 4, "members"))["view"]
+        with pytest.raises(Refused, match=f"m1, m2, m3 act in view {view}, so nothing has to be"):
+            await ask(cluster, 4, "force-view", node="m4", view=view)
+        for id_ in (1, 2, 3):
+            cluster.kill(id_)
+        await trio.sleep(1)
+        found = await ask(cluster, 4, "force-view", node="m4", view=view)
+        assert weights(found) == {"m1": 0, "m2": 0, "m3": 0, "m4": 1}
+        await cluster.until_active(4)
+
+    play(19, with_an_observer, script)
+
+
 def test_with_too_few_copies_nothing_is_ordered_and_that_is_told() -> None:
     async def script(cluster: Cluster) -> None:
         cluster.start_all()
