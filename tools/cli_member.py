@@ -87,6 +87,12 @@ def refusal(found: dict[str, Any], name: str) -> str:
             f"this machine acts in view {found['view']}: nothing has to be forced; `member retire` takes "
             "the vote of a machine that is gone"
         )
+    acting = [node["name"] for node in found["nodes"] if node["state"] == "acts"]
+    if acting and not found["active"]:
+        return (
+            f"{', '.join(acting)} {'acts' if len(acting) == 1 else 'act'} in view {found['view']}, so "
+            f"nothing has to be forced: {asked} follows"
+        )
     return ""
 
 

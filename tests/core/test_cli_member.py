@@ -133,6 +133,20 @@ def test_where_nothing_has_to_be_forced_nobody_is_asked(
     assert node.asked == []
 
 
+def test_where_others_act_nobody_is_asked_either(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told what m2 may lose, and with a yes m2 went on beside a cluster that was well."""
+    follows, acts = {"id": 2, "name": "m2"} | OTHER, {"id": 1, "name": "m1"} | OTHER
+    monkeypatch.setitem(LEFT, "nodes", [acts | {"state": "acts"}, follows | {"state": "follows"}])
+    done = force("m2 --yes")
+
+    assert done.code == 1
+    assert "goes on alone" not in done.err
+    assert "m1 acts in view 7, so nothing has to be forced: m2 follows" in done.err
+    assert node.asked == []
+
+
 def test_a_script_has_to_say_yes(node: Node) -> None:
     assert force("m2", person=False).code != 0
     assert node.asked == []
