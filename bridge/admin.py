@@ -194,9 +194,11 @@ class Admin:
         return Refused(f"{self._name(id_)} has no vote in view {view}")
 
     def _id(self, named: object) -> int:
-        for id_, listed in self._listed.items():
-            if named in (listed.name, str(id_)):
-                return id_
+        # One may be called by a number that is the id of another.
+        names = {str(id_): id_ for id_ in self._listed}
+        names |= {listed.name: id_ for id_, listed in self._listed.items()}
+        if isinstance(named, str) and named in names:
+            return names[named]
         for voter in self._bridge.member.standing.newest.voters:
             if named == str(voter[0]):
                 return voter[0]

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from duckrow.bridge.admin import Admin
+from duckrow.bridge.founding import Listed
 from duckrow.bridge.messages import Change
 from duckrow.node.errors import Corrupt, NoQuorum, Refused, Timeout
 from sim.clusterkit import Cluster, Links, mesh
@@ -17,6 +18,7 @@ from sim.test_cluster import play
 from sim.world import World
 
 OTHERS: Links = mesh(4)
+SWAPPED: dict[int, str] = {1: "2", 2: "1", 3: "m3"}
 
 
 async def ask(cluster: Cluster, id_: int, what: str, **asked: Any) -> dict[str, Any]:
@@ -122,6 +124,23 @@ def test_what_may_not_be_is_refused_with_the_reason_and_changes_no_view() -> Non
         assert (await ask(cluster, 1, "members"))["view"] == 1
 
     play(5, with_an_observer, script)
+
+
+def test_a_machine_called_by_the_id_of_another_is_the_one_that_is_meant() -> None:
+    """The other one lost its vote, and its place among those that keep what is acknowledged."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        bridge = cluster.machines[3].bridge
+        listed = {id_: Listed(name, 1, witness=False) for id_, name in SWAPPED.items()}
+        bridge.options = attrs.evolve(bridge.options, listed=listed)
+        found = await ask(cluster, 3, "retire", node="1")
+        assert weights(found) == {"1": 0, "2": 1, "m3": 1}
+        assert weights(await ask(cluster, 3, "weight", node="3", weight=2))["m3"] == 2
+
+    play(20, lambda world: Cluster(world, mesh(3)), script)
 
 
 def test_without_a_majority_nothing_is_changed_and_the_reason_is_told() -> None:
