@@ -79,7 +79,9 @@ def refusal(found: dict[str, Any], name: str) -> str:
     """Why it cannot be that, before it is told what may be lost, which would be of another machine; empty:
     as far as can be seen here it can.
     """
-    asked = next((n["name"] for n in found["nodes"] if name in (n["name"], str(n["id"]))), name)
+    names = {node["name"] for node in found["nodes"]}
+    by_id = {str(node["id"]): node["name"] for node in found["nodes"]}
+    asked = name if name in names else by_id.get(name, name)
     if asked != found.get("name", asked):
         return f"this is {found['name']}: ask {asked}, if that shall go on"
     if found["active"] and len(found["nodes"]) > 1:  # a node alone says so itself

@@ -121,6 +121,18 @@ def test_a_machine_may_be_confirmed_by_its_id(node: Node) -> None:
     assert [asked["node"] for asked in node.asked] == ["2"]
 
 
+def test_a_machine_called_by_the_id_of_another_is_not_taken_for_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LEFT, "name", "1")
+    monkeypatch.setitem(
+        LEFT, "nodes", [{"id": 1, "name": "2"} | OTHER, {"id": 2, "name": "1"} | OTHER]
+    )
+
+    assert "this is 1: ask 2, if that shall go on" in force("2 --yes").err
+    assert force("1 --yes").code == 0
+
+
 def test_where_nothing_has_to_be_forced_nobody_is_asked(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
