@@ -17,6 +17,8 @@ from typing import Any, Final
 import trio
 
 from duckrow.node.errors import Corrupt, NoQuorum, Refused, Timeout
+from duckrow.node.reserve import HARD
+from duckrow.node.storeoptions import FSYNC
 
 from .changing import is_done, objection
 from .electorate import Voter, incarnation_of, voter_of
@@ -102,7 +104,29 @@ class Admin:
         if sum(voter[3] for voter in there) < view.min_copies:
             copies = f"{view.min_copies} copies are the least that may be"
             return f"{copies}: {', '.join(missing)}"
-        return ""
+        return "" if standing.exact or self._acting() else self._lacking()
+
+    def _lacking(self) -> str:
+        """A majority is there, and this machine knows of nobody who could carry the view over (X1)."""
+        standing = self._bridge.member.standing
+        view = standing.newest
+        away = [self._name(m.id) for m in view.members if m.id not in self._reached()]
+        known = f"nobody that runs is known to have all that was ordered in view {view.id}"
+        if away:
+            return f"{known}: {', '.join(away)} {'is' if len(away) == 1 else 'are'} missing"
+        if view.durability == FSYNC or HARD in self._disks():
+            return ""  # it passes
+        return (
+            f"{known}, and durability {view.durability} keeps no more; if that stays so, `duckrow member "
+            "force-view` goes on from one of them"
+        )
+
+    def _disks(self) -> set[str]:
+        """How they are, here and at the neighbours."""
+        neighbours = self._bridge.member.neighbours
+        links = [neighbours.of(peer) for peer in neighbours.linked]
+        told = {each.link.disk for each in links if each is not None and each.link is not None}
+        return told | {neighbours.disk}
 
     def _node(self, id_: int) -> dict[str, Any]:
         view = self._bridge.member.standing.newest

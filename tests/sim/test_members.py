@@ -456,6 +456,29 @@ def test_who_came_with_an_empty_disk_is_no_voter_that_runs() -> None:
     play(17, lambda world: Cluster(world, mesh(3)), script)
 
 
+def test_where_nobody_has_all_that_was_ordered_that_is_told() -> None:
+    """All three were there and nothing was ever ordered again, and nobody was told why (X1)."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        for id_ in (1, 2, 3):
+            cluster.kill(id_, power=True)
+        for id_ in (1, 2, 3):
+            cluster.start(id_)
+        await trio.sleep(5)
+        for id_ in (1, 2, 3):
+            found = await ask(cluster, id_, "members")
+            known = "nobody that runs is known to have all that was ordered in view 1"
+            assert found["waits"].startswith(f"{known}, and durability memory keeps no more")
+        cluster.kill(3)
+        await trio.sleep(3)
+        assert (await ask(cluster, 1, "members"))["waits"] == f"{known}: m3 is missing"
+
+    play(21, lambda world: Cluster(world, mesh(3), level="memory"), script)
+
+
 def test_a_founder_that_is_none_by_its_own_file_is_named_as_what_is_missing() -> None:
     """All had met, nothing was ever founded, and it was told that the others are missing."""
 
