@@ -29,6 +29,8 @@ def run(args: Args, console: Console) -> int:
     try:
         with client_of(args, console) as client:
             status = client.status()
+            if not status.get("active", True) and not status.get("why"):
+                status["waits"] = client.members()["waits"]
             causes += of_node(status)
             if status.get("archive", {}).get("pinned"):
                 causes += of_archive(status["archive"], client.pins().pins)
@@ -81,9 +83,10 @@ def of_node(status: dict[str, Any]) -> Iterator[Cause]:
             why = f"{status['node']} has no vote, so it follows the others and orders nothing"
             yield Cause("node", why, f"duckrow member add {status['node']}")
         else:
-            why = status.get("why") or "it cannot order anything now"
+            waits = status.get("waits", "")
+            why = status.get("why") or waits or "it cannot order anything now"
             looks = "duckrow link ls" if status.get("waiting_for") else "duckrow doctor"
-            looks = "duckrow member ls" if own is not None and own["witness"] else looks
+            looks = "duckrow member ls" if waits or (own is not None and own["witness"]) else looks
             yield Cause("node", f"{status['node']} takes nothing new: {why}", looks)
     for link in status.get("links", ()):
         if not link["up"] and link.get("refused"):
