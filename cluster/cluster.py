@@ -5,9 +5,11 @@ A machine is a folder of this host (machine.py), or one that is reached over ssh
 
 from __future__ import annotations
 
+import fcntl
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -27,6 +29,7 @@ from duckrow.node.errors import (
 
 from .asking import until
 from .cuts import Cuts
+from .home import CLUSTER_FILE
 from .machine import BRIDGE, NODE
 from .plan import Wires, way_between
 from .states import row_of
@@ -202,14 +205,18 @@ class Cluster(ABC, Generic[M]):
         if pid:
             raise Conflict(f"{machine.name} runs already, its node is process {pid}")
         if self.cuts.are_used:
-            machine.refuse(self._refused_by(machine))  # it may have been wiped, or away
+            with self._no_other_cuts():
+                machine.refuse(self._refused_by(machine))  # it may have been wiped, or away
         self._begin(machine)
 
     def serve(self, which: int | str) -> None:
         """Waits until it does; its bridge knows then whom it refuses."""
         self.wait(which, active=False)
         if self.cuts.are_used:
-            self._tell_cuts(self.machine(which).id)  # a bridge that had gone on without its node
+            with self._no_other_cuts():
+                self._tell_cuts(
+                    self.machine(which).id
+                )  # a bridge that had gone on without its node
 
     def pause(self, which: int | str, *processes: str) -> None:
         """SIGSTOP; they do nothing more when this returns."""
@@ -219,7 +226,8 @@ class Cluster(ABC, Generic[M]):
         machine = self.machine(which)
         machine.resume()
         if self.cuts.are_used:
-            self._tell_cuts(machine.id)  # what was cut and healed meanwhile
+            with self._no_other_cuts():
+                self._tell_cuts(machine.id)  # what was cut and healed meanwhile
 
     def wipe(self, which: int | str) -> None:
         """The disk of one that is stopped is gone."""
@@ -241,8 +249,9 @@ class Cluster(ABC, Generic[M]):
                 "without wires a link is cut in both directions: only over wires (a delay, a loss, "
                 "a rate) or in namespaces it is cut in one"
             )
-        self.cuts.add((min(pair), max(pair)))
-        self._tell_cuts(*pair)
+        with self._no_other_cuts():
+            self.cuts.add((min(pair), max(pair)))
+            self._tell_cuts(*pair)
         return BRIDGES
 
     def heal(self, one: int | str | None = None, other: int | str | None = None) -> str:
@@ -250,9 +259,17 @@ class Cluster(ABC, Generic[M]):
         pair = None if one is None or other is None else self._pair(one, other)
         if by := self._heal(pair):
             return by
-        self.cuts.remove(pair and (min(pair), max(pair)))
-        self._tell_cuts(*(pair or (machine.id for machine in self.machines)))
+        with self._no_other_cuts():
+            self.cuts.remove(pair and (min(pair), max(pair)))
+            self._tell_cuts(*(pair or (machine.id for machine in self.machines)))
         return BRIDGES
+
+    @contextmanager
+    def _no_other_cuts(self) -> Iterator[None]:
+        """By other commands: each would write down, and tell, what it saw before the other one."""
+        with (self.folder / CLUSTER_FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _tell_cuts(self, *ids: int) -> None:
         """Whom they refuse.  It is noted first: a bridge that does not run now reads it when it starts, and
