@@ -107,7 +107,7 @@ def check_free(folder: Path, plan: Plan) -> bool:
 
     Raises:
         Conflict: there is something; says what to do.
-        Refused: the disks are those of another number of machines.
+        Refused: the disks are those of another number of machines, or of another durability.
     """
     there = sorted(path.name for path in folder.iterdir() if path.name != SOCKET)
     if not there:
@@ -128,7 +128,19 @@ def check_free(folder: Path, plan: Plan) -> bool:
             f"in {folder} are the disks of {found.plan.nodes} machines, and {plan.nodes} are to be "
             f"started: say --nodes {found.plan.nodes}, or choose another folder with --dir"
         )
+    was, level = found.plan.durability, plan.durability
+    if was != level:
+        raise Refused(
+            f"the row in {folder} began with durability {was}, which {level} in the cluster file would not "
+            f"change: say --durability {was}, and then `duckrow member set --durability {level}`, or choose "
+            "another folder with --dir"
+        )
     return True
+
+
+def level_kept(folder: Path, otherwise: str) -> str:
+    """The durability with which the row on disks that were kept there began."""
+    return Told.read(folder).plan.durability if (folder / PLAN).exists() else otherwise
 
 
 def check_room(folder: Path, machines: int, option: str) -> None:

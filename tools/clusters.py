@@ -74,15 +74,18 @@ def up(args: Args, console: Console) -> int:
 
 
 def _launched(args: Args) -> LocalCluster:
+    import attrs
+
+    from duckrow.cluster.home import level_kept
     from duckrow.cluster.local import LocalCluster
 
     if given := [f"--{name}" for name in OF_HOSTS if getattr(args, name)]:
         raise UsageError(f"{given[0]} is for machines elsewhere, with --hosts")
-    plan = planned(args)
+    plan, folder = planned(args), Path(args.dir)
+    if not args.durability:
+        plan = attrs.evolve(plan, durability=level_kept(folder, plan.durability))
     leash, keep = not args.detach, bool(args.keep)
-    return LocalCluster.launch(
-        plan, Path(args.dir), leash=leash, keep=keep, ports=_ports(args, plan)
-    )
+    return LocalCluster.launch(plan, folder, leash=leash, keep=keep, ports=_ports(args, plan))
 
 
 def _launched_elsewhere(args: Args, console: Console) -> RemoteCluster:
