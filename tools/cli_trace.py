@@ -75,7 +75,7 @@ def told(
     status: dict[str, Any],
 ) -> Row:
     row: Row = {"topic": topic, "partition": partition, "number": number, "node": status["node"]}
-    first, last = (part.first, part.last) if part else (1, 0)
+    last = part.last if part else 0  # before it was looked for: more may have come, or been pruned
     if found and found[0].number == number:
         (batch,) = found.batches
         entry = next(entry_rows(batch))
@@ -88,11 +88,15 @@ def told(
             "batch": {"first": batch.first - batch.lo, "entries": batch.columns.entries},
             "node": status["node"],
             "said": f"it came in a batch of {batch.columns.entries:,}, "
-            f"and {last - number:,} came after it",
+            f"and {max(last - number, 0):,} came after it",
         }
-    if number < first:
-        said = f"it was pruned; the oldest there is now is {first:,}"
-        return {"state": "pruned", **row, "said": said if last >= first else "it was pruned"}
+    if found or number <= last:
+        said = (
+            f"it was pruned; the oldest there is now is {found[0].number:,}"
+            if found
+            else "it was pruned"
+        )
+        return {"state": "pruned", **row, "said": said}
     said = f"the last number is {last:,}" if last else "nothing has a number there yet"
     return {"state": "not yet", **row, "said": said}
 
