@@ -55,6 +55,10 @@ class Calling:
         It is a later one if it knows that view: an earlier one, whose word comes late, does not.
         """
         self.suspicion.speaks(source)
+        voter = voter_of(self.standing.newest, source)
+        stranger = voter is not None and voter.uuid != join.uuid
+        if stranger and not self.suspicion.may_replace(source, self.standing.now):
+            return
         before = self._joins.get(source)
         if before is not None and before.join.incarnation != join.incarnation:
             self.suspicion.runs_anew(source)

@@ -19,7 +19,7 @@ import attrs
 from duckrow.node.row import View
 
 from .acceptor import Acceptor
-from .effects import Learned, Place
+from .effects import Alarm, Learned, Place
 from .forcing import forced_view
 from .neighbours import Neighbours
 from .ordering import Ordering
@@ -76,6 +76,12 @@ class Views:
         standing = self.standing
         before = {member.id for member in standing.newest.members}
         self.suspicion.ejected(before - {member.id for member in view.members}, standing.now)
+        disks = {voter[0]: voter[2] for voter in standing.newest.voters}
+        for id_, _, uuid, _ in view.voters:
+            if disks.get(id_, uuid) != uuid and self.suspicion.replaced(id_, standing.now):
+                self.outbox.put(
+                    Alarm(f"node {id_} has another disk once more: two may have its id")
+                )
         self.ordering.new_view(view)
         standing.newest = view
         standing.acceptor = Acceptor(view.id + 1)
