@@ -301,6 +301,8 @@ class Cluster(ABC, Generic[M]):
             try:
                 with self.connect(machine.name, timeout=LOOK_SECONDS_MAX) as client:
                     status = client.status()
+                    if not status["active"] and not status["why"]:
+                        status["waits"] = client.members()["waits"]
             except (DuckrowError, OSError):
                 pass  # that it does not answer is what is told
         row = row_of(

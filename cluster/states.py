@@ -3,7 +3,8 @@
 down           its node does not run
 paused         its node or its bridge stands still, by a signal
 catching-up    it starts, or follows the row and does not act yet
-wedged         it can order nothing: those that it reaches are no majority, or its disk is full
+wedged         it can order nothing: those that it reaches are no majority, or lack what was ordered last, or
+               its disk is full
 up             it orders; one without a vote follows
 """
 
@@ -34,7 +35,7 @@ def row_of(
         "view": told.get("view"),
         "position": told.get("position"),
         "state_hash": told.get("state_hash"),
-        "why": told.get("why") or _of_its_disk(told) or None,
+        "why": told.get("why") or told.get("waits") or _of_its_disk(told) or None,
     }
 
 
@@ -58,7 +59,7 @@ def state_of(name: str, *, runs: bool, is_paused: bool, status: Mapping[str, Any
         return "catching-up"
     if status["active"]:
         return "up"
-    if status["waiting_for"] or status["disk"]["state"] != "ok":
+    if status["waiting_for"] or status.get("waits") or status["disk"]["state"] != "ok":
         return "wedged"
     follows = any(
         peer["name"] == name and peer["state"] == "follows" for peer in status.get("peers", ())

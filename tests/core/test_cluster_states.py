@@ -24,6 +24,7 @@ def status(**more: Any) -> dict[str, Any]:
         (status(), "catching-up"),
         (status(waiting_for=["m2"]), "wedged"),
         (status(disk={"state": "full"}), "wedged"),
+        (status(waits="nobody that runs is known to have all"), "wedged"),
         (status(peers=[{"name": "m1", "state": "follows"}]), "up"),
         (status(peers=[{"name": "m2", "state": "follows"}]), "catching-up"),
         (status(active=True, waiting_for=["m2"]), "up"),
@@ -42,6 +43,14 @@ def test_a_machine_that_takes_no_entries_since_its_disk_is_full_says_why() -> No
     row = row_of("m1", "duck://h:1", pid=1, bridge_pid=7, runs=True, is_paused=False, status=told)
 
     assert (row["state"], "1,000,000 bytes are free" in row["why"]) == ("up", True)
+
+
+def test_a_machine_that_waits_for_one_that_has_all_says_so() -> None:
+    """It was told to be catching up, for ever."""
+    told = status(why="", waits="m3 is missing")
+    row = row_of("m1", "duck://h:1", pid=1, bridge_pid=7, runs=True, is_paused=False, status=told)
+
+    assert (row["state"], row["why"]) == ("wedged", "m3 is missing")
 
 
 def test_what_is_not_known_of_a_machine_is_null() -> None:
