@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from duckrow.node.forms import Start
 from duckrow.node.row import View
-from duckrow.node.storeoptions import FSYNC, WRITE
+from duckrow.node.storeoptions import FSYNC
 
 from .electorate import incarnation_of, votes
 
@@ -37,5 +37,5 @@ def is_exact(
     # Acks waited for what the view says, whatever the cluster file said when it started (N8).
     if view.durability == FSYNC or before.clean:
         return True  # (b) it acked nothing that was not durable, (d) or made all durable at its end
-    same_boot = before.boot_id == starts[incarnation].boot_id
-    return view.durability == WRITE and same_boot  # (c) the kernel still has what it wrote
+    # (c) The kernel still has what it wrote, at level memory as at write: that was before any ack.
+    return before.boot_id == starts[incarnation].boot_id

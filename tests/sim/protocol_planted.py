@@ -254,8 +254,8 @@ _BUGS = [
         "who may have forgotten acks is not exact",
         (
             "bridge/exactness.py",
-            "    return view.durability == WRITE and same_boot",
-            "    return same_boot or not same_boot",
+            "    return before.boot_id == starts[incarnation].boot_id",
+            "    return before is not None",
         ),
         profile=POWER,
     ),
@@ -265,7 +265,7 @@ _BUGS = [
         "having the mark is no memory of what was acked",
         (
             "bridge/exactness.py",
-            "    return view.durability == WRITE and same_boot",
+            "    return before.boot_id == starts[incarnation].boot_id",
             "    return incarnation in installed_here",
         ),
         (

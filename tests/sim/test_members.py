@@ -479,6 +479,25 @@ def test_where_nobody_has_all_that_was_ordered_that_is_told() -> None:
     play(21, lambda world: Cluster(world, mesh(3), level="memory"), script)
 
 
+@pytest.mark.parametrize("level", ["write", "memory"])
+def test_all_bridges_may_be_killed_at_once_while_the_machines_run_on(level: str) -> None:
+    """X1: At level memory nothing was lost, and nothing was ever ordered again."""
+
+    async def script(cluster: Cluster) -> None:
+        cluster.start_all()
+        await cluster.until_active()
+        await trio.sleep(0.5)
+        for id_ in (1, 2, 3):
+            cluster.kill(id_)
+        for id_ in (1, 2, 3):
+            cluster.start(id_)
+        await cluster.until_active()
+        await trio.sleep(1)
+        await cluster.settled()
+
+    play(22, lambda world: Cluster(world, mesh(3), level=level), script)
+
+
 def test_a_founder_that_is_none_by_its_own_file_is_named_as_what_is_missing() -> None:
     """All had met, nothing was ever founded, and it was told that the others are missing."""
 
