@@ -22,7 +22,7 @@ def note(names: Collection[str]) -> str:
 def refused(data: Path, cluster: ClusterFile) -> frozenset[int]:
     """The ids of those whom the note names; nobody, where there is none."""
     try:
-        names = (data / NOTE).read_text("utf-8").split()
+        names = (data / NOTE).read_text("utf-8").splitlines()
     except FileNotFoundError:
         return frozenset()
     return frozenset(peer.id for peer in cluster.peers.values() if peer.name in names)

@@ -10,8 +10,10 @@ from typing import Any
 import attrs
 import pytest
 
+from duckrow.bridge.refusals import NOTE, note, refused
 from duckrow.cluster.cluster import Cluster
 from duckrow.cluster.home import CLUSTER_FILE
+from duckrow.node.clusterfile import read_cluster
 
 LOOK_SECONDS = 0.3
 WAIT_SECONDS = 20.0
@@ -80,6 +82,15 @@ def test_two_commands_that_cut_links_of_one_machine_cut_both(
     assert done.wait(WAIT_SECONDS)
     assert first.cuts.pairs == {(1, 2), (2, 3)}
     assert [machine.refuses for machine in machines] == [["m2"], ["m1", "m3"], ["m2"]]
+
+
+def test_a_cut_holds_for_a_machine_whose_name_is_two_words(tmp_path: Path) -> None:
+    """Its bridge had the link again, as soon as it was started anew."""
+    there = '[members."shop floor"]\nid = 1\naddress = "127.0.0.1:1"\n'
+    there += '[members.m2]\nid = 2\naddress = "127.0.0.1:2"\n'
+    (tmp_path / NOTE).write_text(note(["shop floor"]))
+
+    assert refused(tmp_path, read_cluster(there, "cluster.toml")) == {1}
 
 
 def test_what_was_cut_is_refused_by_who_starts_and_healed_by_one_command(
