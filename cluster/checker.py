@@ -21,6 +21,7 @@ An outcome is `ok`, `fail` (certainly not done) or `info` (unknown: it may appea
 | future-read | read before it was produced |
 | poll-skip | a pull jumped over numbers |
 | poll-nonmonotonic | a pull went back, or gave a number twice |
+| too-many | a pull gave more than it was asked for |
 | wrong-missing | a pull misstated how many entries were pruned before its first one |
 | stale-read | a pull did not show what it had to show at least |
 | torn-commit | of batches that were committed together, some are there and some are not |
@@ -31,11 +32,15 @@ An outcome is `ok`, `fail` (certainly not done) or `info` (unknown: it may appea
 | not-converged | nodes, or one node before and after a restart, hold different entries in the end |
 | prune-hole | retained numbers are not one range |
 | early-prune | an entry is gone that no policy and no prune command allowed to go |
+| unpruned | a prune command was answered, and what it was to take is there in the end |
+| other-policy | in the end a topic has another policy than the last one that was answered |
 | first-went-back | on one node, a pruned entry is there again |
 | overfull | a policy's bound is exceeded in the end |
 | stuck-pull | a pull did not return although there was something, in calm times |
 | late-wakeup | a pull returned late, in calm times |
-| stuck-produce | a produce was not answered, in calm times |
+| short-wait | a pull returned with nothing before its time, in calm times |
+| long-wait | a pull returned with nothing long after its time, in calm times |
+| stuck-produce | a produce was not answered, in calm times; one that may wait for room: when it was read |
 """
 
 from __future__ import annotations

@@ -210,6 +210,9 @@ class Line:
             elif numbers[0] != expected:
                 text = f"{self.name} {who}: {pull.missing} missing said, {gap} are"
                 self.report.add("wrong-missing", text)
+            if len(numbers) > pull.limit:
+                text = f"{self.name} {who}: {len(numbers)} entries, of {pull.limit}"
+                self.report.add("too-many", text)
             if not _is_range(numbers):
                 self._check_steps(numbers, who)
             self._check_future(pull)

@@ -6,27 +6,31 @@ from bisect import bisect_right
 from math import inf
 from typing import TYPE_CHECKING
 
-from .history import FAIL, OK, History, Produce, Pull, Report
+from .history import FAIL, OK, History, Produce, Pull, Report, Value
 
 if TYPE_CHECKING:
     from .checkline import Line
     from .checkpruning import Allowed
 
+TICK = 1e-3  # seconds by which a wait may be rounded
 WAY = 0.1  # share of the bound: so long, at most, a pull is on its way before it waits
 
 
 def check(line: Line, history: History, allowed: Allowed, report: Report) -> None:
     if not history.calm:
         return
-    there = _There(line, allowed)
+    there, shown = _There(line, allowed), _shown(line)
     for pull in line.pulls:
         calm_end = _calm_end(history, pull.began)
         if calm_end is not None and pull.outcome != FAIL:
             _check_pull(line, pull, there, calm_end, history.wake_bound, report)
+            _check_wait(line, pull, calm_end, history.wake_bound, report)
     for produce in line.produces:
         calm_end = _calm_end(history, produce.began)
         if calm_end is not None and not (produce.may_wait or produce.accepted_at):
             _check_produce(line, produce, calm_end, history.produce_bound, report)
+        elif produce.may_wait and not (produce.accepted_at or produce.may_repeat):
+            _check_told(line, produce, shown, history, report)
 
 
 class _There:
@@ -83,6 +87,39 @@ def _check_pull(
         report.add("stuck-pull", text + "and it came back with nothing")
     else:
         report.add("late-wakeup", text + f"and it came back at {pull.ended:.6f}")
+
+
+def _check_wait(line: Line, pull: Pull, calm_end: float, bound: float, report: Report) -> None:
+    """Who finds nothing waits as long as he wanted to."""
+    if not pull.wait or pull.outcome != OK or pull.numbers or pull.missing:
+        return
+    waited = pull.ended - pull.began
+    text = f"{line.name}: {pull.process} after {pull.after} waited {waited:.6f} of {pull.wait} s"
+    if waited < pull.wait - TICK and pull.ended <= calm_end:
+        report.add("short-wait", text)
+    elif pull.began + pull.wait + bound < min(pull.ended, calm_end):
+        report.add("long-wait", text)
+
+
+def _shown(line: Line) -> dict[Value, float]:
+    """When somebody had read it first."""
+    shown: dict[Value, float] = {}
+    for pull in line.pulls:
+        for value in pull.values if pull.outcome == OK else ():
+            shown[value] = min(pull.ended, shown.get(value, inf))
+    return shown
+
+
+def _check_told(
+    line: Line, produce: Produce, shown: dict[Value, float], history: History, report: Report
+) -> None:
+    """Whoever waits for room is told when there was some: others read it already."""
+    since = shown.get(produce.values[-1], inf) if produce.values else inf
+    calm_end = _calm_end(history, since)
+    due = since + history.produce_bound
+    if calm_end is not None and due < min(produce.ended, calm_end):
+        text = f"{line.name}: {produce.process} seq {produce.seq}, read at {since:.6f}"
+        report.add("stuck-produce", text)
 
 
 def _check_produce(

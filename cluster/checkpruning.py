@@ -27,6 +27,9 @@ def check(line: Line, history: History, allowed: Allowed, report: Report) -> Non
             text = f"{line.name}: {first - 1} was gone at {min(time, history.ended):.6f} ({who})"
             report.add("early-prune", text)
     seen.check_going_back(report)
+    if not history.losses and history.broken == inf:
+        _check_done(line, history, report)
+        _check_policy(line, history, report)
     for policy in allowed.in_force_at_the_end():
         for node, content in line.finals.items():
             count, size = len(content.values), allowed.bytes_from(content.first)
@@ -35,6 +38,32 @@ def check(line: Line, history: History, allowed: Allowed, report: Report) -> Non
                 policy.max_bytes is not None and size > policy.max_bytes
             ):
                 report.add("overfull", text)
+
+
+def _check_done(line: Line, history: History, report: Report) -> None:
+    """What a prune command was to take, as far as it was there for certain when it was given."""
+    done = sorted((p.ended, p.first + len(p.values) - 1) for p in line.produces if p.outcome == OK)
+    ends, lasts = [ended for ended, _ in done], list(accumulate((n for _, n in done), max))
+    for prune in history.prunes:
+        before = bisect_left(ends, prune.began) - 1
+        if prune.key != line.key or prune.outcome != OK or before < 0:
+            continue
+        upto = min(prune.number, lasts[before])
+        for node, content in line.finals.items():
+            if content.values and content.first <= upto:
+                text = f"{line.name}: {node} begins at {content.first}, pruned up to {upto}"
+                report.add("unpruned", text)
+
+
+def _check_policy(line: Line, history: History, report: Report) -> None:
+    mine = [one for one in history.configured if one.topic == line.key[0]]
+    if not mine or any(one.ended == inf for one in mine):
+        return
+    last = max(mine, key=lambda one: one.began)
+    for node, content in line.finals.items():
+        if content.policy is not None and content.policy != last.policy:
+            text = f"{line.name}: {node} has {content.policy}, set was {last.policy}"
+            report.add("other-policy", text)
 
 
 class _Seen:

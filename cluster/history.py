@@ -92,6 +92,7 @@ class Content:
     first: int
     values: Sequence[Value]  # None: the reader was told that this one is damaged
     numbers: Sequence[int] | None = None  # if they are not first, first + 1, ...
+    policy: Policy | None = None  # of its topic, if that is known
 
     @property
     def last(self) -> int:

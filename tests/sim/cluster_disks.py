@@ -72,6 +72,7 @@ class Disks:
             case "read-error":
                 media.read_eio = rng.randint(1, 2)
                 self._seen.troubled = True
+                self._seen.hurt.add(machine.node_name)
                 machine.misread |= not is_node
                 await trio.sleep(hold)
                 media.read_eio = 0
@@ -92,6 +93,7 @@ class Disks:
         paths = [path for path in media.paths() if media.pages(path).cache.size]
         if not paths:
             return
+        seen.hurt.add(machine.node_name)
         seen.flips += 1  # entries may be told to be damaged, and intact elsewhere
         path = rng.choice(paths)
         if kind == "spoil":

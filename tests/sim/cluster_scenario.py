@@ -117,6 +117,7 @@ class _Run:
         seen.history.shared_bytes = plan.window * plan.batch * (plan.value_bytes + 16)
         seen.history.produce_bound = CALM_PRODUCE_SECONDS
         seen.faces = {}
+        seen.hurt = set()
         self.machines = {i: Machine(world, plan, seen, i) for i in plan.ids}
         self.watch = ClusterWatch(seen)
         self.operator = Operator(world, plan, seen, self.machines, self.watch.marks)
@@ -286,6 +287,7 @@ class _Run:
             count += 1
             made = Produce(env.name, (PROBE, 0), [f"{env.name}.{count}"], trio.current_time())
             made.size = 1000
+            self.seen.send([str(made.values[0]).encode()])
             made.may_wait = True  # at a machine without a vote; `slow-heal` judges of the others
             self.seen.history.produces.append(made)
             try:
@@ -361,7 +363,9 @@ class _Run:
             for machine in machines:
                 assert machine.node is not None
                 self.watch.compare(machine, machine.node)
-                found[machine.node_name + when] = await contents(machine.node, self.seen, now_us)
+                found[machine.node_name + when] = await contents(
+                    machine.node, self.seen, now_us, name=machine.node_name
+                )
             if {m.node.state.position for m in machines if m.node is not None} == positions:
                 self.seen.history.finals.update(found)
                 digests = {m.bridge.store.digest for m in machines if m.bridge is not None}

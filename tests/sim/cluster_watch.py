@@ -15,6 +15,7 @@ from duckrow.node.row import Item, View
 
 from .cluster_machine import Machine
 from .lives import Lives
+from .watch import look_at_queues
 from .workload import Observed
 
 HASH_EVERY = 64  # items
@@ -53,6 +54,7 @@ class ClusterWatch:
                 )
             if item.position % HASH_EVERY == 0:
                 self.compare(machine, node)
+                look_at_queues(node, self._seen)
             self.lives.look(node, item)
             note(item)
             is_mark, view = isinstance(item.content, View), node.state.view

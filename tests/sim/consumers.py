@@ -27,7 +27,7 @@ from duckrow.node.trioclient import Client
 
 from .plan import TopicPlan
 from .service import client
-from .workload import Observed, key_of
+from .workload import Observed
 
 PULL_WAIT = 1.0
 ANSWER_SECONDS = 1.0
@@ -84,7 +84,7 @@ class Consumer:
         """All partitions in the order of the row, with a cursor."""
         rng = self._env.rng
         start = Cursor(dict.fromkeys(range(topic.partitions), 0))
-        after = start
+        after, position = start, 0
         while True:
             began, found = trio.current_time(), None
             try:
@@ -94,11 +94,12 @@ class Consumer:
                 after = Cursor({**after.done, damage.partition: last}, after.since)
             except Conflict as error:
                 self._begin_anew(topic, error)
-                after = start
+                after, position = start, 0
             if found is not None:
-                if topic.partitions == 1 or not found.missing:
-                    self._note(topic, dict(after.done), found, began)
                 assert isinstance(found.after, Cursor), found.after
+                self._note(topic, dict(after.done), found, began)
+                self._check_cursor(after, found, found.after)
+                position = self._check_order(position, found)
                 after = found.after
             await self._rest(found is None)
 
@@ -171,6 +172,7 @@ class Consumer:
 
     def _check(self, error: DuckrowError, began: float) -> None:
         seen = self._seen
+        seen.check_reason(error)
         if isinstance(error, EXPECTED):
             self._seen.refused_in_calm(f"pull by {self._env.name}: {error}", began)
             return
@@ -183,7 +185,8 @@ class Consumer:
 
     def _tell(self, topic: TopicPlan, damage: Damaged) -> int:
         """Where to go on."""
-        self._seen.tell((topic.name, damage.partition), damage.first, damage.last)
+        nodes = self._seen.nodes_of(self._env.name)
+        self._seen.tell((topic.name, damage.partition), damage.first, damage.last, nodes=nodes)
         return damage.last
 
     def _begin_anew(self, topic: TopicPlan, error: Conflict) -> int:
@@ -210,22 +213,42 @@ class Consumer:
         return pull
 
     def _note(self, topic: TopicPlan, done: dict[int, int], found: Entries, began: float) -> None:
+        """What is missing is that of all partitions together: of one of several it may be so much."""
         for partition in range(topic.partitions):
             mine = [entry for entry in found if entry.partition == partition]
-            if not mine:
+            if not mine and found:
                 continue
             pull = self._begin(topic, partition, done[partition], len(mine))  # others' count, too
             pull.began, pull.ended, pull.outcome = began, trio.current_time(), OK
             pull.values = self._values(mine)
             pull.numbers = [entry.number for entry in mine]
             pull.missing = found.missing
+            if found.missing and topic.partitions > 1:
+                assert isinstance(found.after, Cursor)
+                behind = mine[0].number - 1 if mine else found.after.done[partition]
+                pull.missing = min(found.missing, max(0, behind - done[partition]))
+
+    def _check_cursor(self, before: Cursor, found: Entries, after: Cursor) -> None:
+        """Whoever goes on with it gets each entry once: it is behind what was shown, and what is missing."""
+        moved = sum(after.done.values()) - sum(before.done.values())
+        shown = {entry.partition: entry.number for entry in found}
+        back = [p for p, number in before.done.items() if after.done.get(p, -1) < number]
+        if moved != len(found) + found.missing or back or {**after.done, **shown} != after.done:
+            text = f"{before} to {after}, {len(found)} up to {shown}, {found.missing} missing"
+            self._seen.problem("wrong-cursor", f"{self._env.name}: {text}")
+
+    def _check_order(self, position: int, found: Entries) -> int:
+        """All partitions are read in the order of the row."""
+        for batch in found.batches:
+            if batch.position < position:
+                text = f"{batch} of position {batch.position}, read after {position}"
+                self._seen.problem("row-reorder", text)
+            position = batch.position
+        return position
 
     def _values(self, entries: Entries | list[Entry]) -> list[str]:
         """First of all that is noted: what is garbled ends its reader here."""
-        for entry in entries:
-            if entry.key not in (None, key_of(entry.value)):
-                self._seen.problem("wrong-key", f"{entry.key!r} with {entry.value!r}")
-        return [entry.value.decode().strip() for entry in entries]
+        return [self._seen.read(entry) for entry in entries]
 
     async def _rest(self, failed: bool) -> None:
         rng = self._env.rng

@@ -130,6 +130,7 @@ class Guest:
             may_wait="when_full" in topic.policy,
         )
         self._seen.history.produces.append(made)
+        self._seen.send([text])
         try:
             receipt = await row.produce(key[0], text, partition=key[1], wait=wait)
             if receipt.number is None:
@@ -162,17 +163,18 @@ class Guest:
         try:
             found = await row.pull(key[0], done, partition=key[1], limit=READ_ENTRIES)
         except Damaged as damage:
-            self._seen.tell((key[0], damage.partition), damage.first, damage.last)
+            self._seen.tell((key[0], damage.partition), damage.first, damage.last, nodes=[node])
             return
         finally:
             pull.ended = trio.current_time()
             self._seen.history.pulls.append(pull)
         pull.numbers = [entry.number for entry in found]
-        pull.values = [entry.value.decode().strip() for entry in found]
+        pull.values = [self._seen.read(entry) for entry in found]
         pull.missing, pull.outcome = found.missing, OK
 
     def _check(self, error: DuckrowError) -> None:
         """Full: a disk takes no barrier then; or of what was accepted, that the row has refused it."""
+        self._seen.check_reason(error)
         if not isinstance(error, Timeout | NoQuorum | Full):
             text = f"visit by {self._env.name}: {type(error).__name__}: {error}"
             self._seen.problem("wrong-error", text)

@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 import trio
 
-from duckrow.cluster.history import FAIL, INFO, History, Key, Produce, Pull, Value
+from duckrow.cluster.history import FAIL, INFO, OK, History, Key, Produce, Pull, Value
 from duckrow.node import codec, columns
 from duckrow.node.commands import Kind, decode_head
 from duckrow.node.commands import Produce as Batch
@@ -132,6 +132,10 @@ class Lives:
         history.produces = [
             each for made in history.produces for each in self._produced(made, names, seen)
         ]
+        if len(names) > 1:  # of one of them, and nobody says of which
+            for prune in history.prunes:
+                if prune.key[0] == self.name and prune.outcome == OK:
+                    prune.outcome = INFO
         for attribute, name in (("prunes", "key"), ("configured", "topic")):
             told = getattr(history, attribute)
             setattr(history, attribute, [*self._in_all(told, name, names.values())])

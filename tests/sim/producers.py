@@ -63,6 +63,7 @@ class Producer:
         partition: int | None = key[1]
         if keys is not None and None not in keys and rng.random() < 0.5:
             partition = None  # the client finds where they belong
+        self._seen.send(texts, keys)
         wish = _Wish(
             timeout=rng.choice(PATIENCE),
             cancel=rng.expovariate(50.0) if rng.random() < plan.cancel else inf,
@@ -178,6 +179,7 @@ class Producer:
         """It was told more or less."""
         seen, now = self._seen, trio.current_time()
         what = f"{made[0].key} {made[0].values[0]}: {type(error).__name__}: {error}"
+        seen.check_reason(error)
         if isinstance(error, NoQuorum) and now < made[0].began + wish.timeout - 1e-6:
             seen.refused_in_calm(what, made[0].began)
         if isinstance(error, NOT_WRITTEN):

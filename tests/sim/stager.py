@@ -101,6 +101,7 @@ class Stager:
     async def _stage(self, batch: Produce, partitions: int) -> Name | None:
         """Its name; None: it was refused, and nothing is kept of it."""
         values = [str(value).ljust(self._plan.value_bytes).encode() for value in batch.values]
+        self._seen.send(values)
         body = columns.encode(values)
         batch.size = len(body)
         topic, partition = batch.key

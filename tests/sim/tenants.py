@@ -88,6 +88,7 @@ class Tenant:
         texts = [text for each in made for text in self._texts(each)]
         with _Told(self, made, window, self._env.rng.choice(PATIENCE)) as told:
             keys = [key_of(text) for text in texts]
+            self._seen.send(texts, keys)
             receipts: Receipts = await row.produce_many(
                 self._topic, texts, keys=keys, timeout=told.patience
             )
@@ -125,6 +126,7 @@ class Tenant:
         made.size = len(columns.encode(texts, [key_of(text) for text in texts]))
         made.own_size = sum(map(len, texts))
         self._seen.history.produces.append(made)
+        self._seen.send(texts)
         return made
 
     def _texts(self, made: Produce) -> list[bytes]:
@@ -144,6 +146,7 @@ class Tenant:
         try:
             await row.barrier()
             pull = self._begin(0, 0)
+            pull.wait = 0.0
             found = await row.pull(self._topic, 0, partition=0)
             self._saw(pull, found)
             if newest is not None and 0 < found.topic_id < newest.id:
@@ -194,7 +197,7 @@ class Tenant:
             try:
                 entry = await anext(follow)
                 pull.topic_id = follow._following._topic_id
-                pull.numbers, pull.values = [entry.number], [entry.value.decode().strip()]
+                pull.numbers, pull.values = [entry.number], [self._seen.read(entry)]
                 pull.missing, pull.outcome = entry.number - 1 - done, OK
                 done = entry.number
             except DuckrowError as error:
@@ -227,7 +230,7 @@ class Tenant:
     def _saw(self, pull: Pull, found: Entries) -> None:
         pull.ended, pull.outcome, pull.topic_id = trio.current_time(), OK, found.topic_id
         pull.numbers = [entry.number for entry in found]
-        pull.values = [entry.value.decode().strip() for entry in found]
+        pull.values = [self._seen.read(entry) for entry in found]
         pull.missing = found.missing
         self._seen.shown(found.topic_id, found.batches)
         for batch in found.batches:
@@ -235,7 +238,8 @@ class Tenant:
                 self._lives.placed.setdefault(entry.value.decode().strip(), batch.position)
 
     def _tell(self, damage: Damaged) -> int:
-        self._seen.tell((self._topic, damage.partition), damage.first, damage.last)
+        nodes = self._seen.nodes_of(self._env.name)
+        self._seen.tell((self._topic, damage.partition), damage.first, damage.last, nodes=nodes)
         return damage.last
 
     def _check_gone(self, id_: int, error: Conflict) -> None:

@@ -98,6 +98,7 @@ PLANTED: list[tuple[str, Plant]] = [
     ("poll-nonmonotonic", edit(0, numbers=[1, 2, 2], values=["v1", "v2", "v2"])),
     ("poll-nonmonotonic", edit(0, numbers=[2, 1], values=["v2", "v1"], after=1)),
     ("poll-nonmonotonic", edit(0, after=5)),
+    ("too-many", edit(0, limit=9)),
     ("wrong-missing", edit(0, numbers=[4], values=["v4"], missing=2)),
     ("wrong-missing", edit(0, missing=3)),
     ("stale-read", edit(0, numbers=range(1, 5), values=["v1", "v2", "v3", "v4"], at_least=5)),

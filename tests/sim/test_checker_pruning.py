@@ -140,3 +140,50 @@ def test_a_deleted_topic_need_not_be_there_in_the_end() -> None:
     history.deleted.append(KEY)
 
     assert check(history).ok
+
+
+@pytest.mark.parametrize(
+    ("number", "began", "first", "kinds"),
+    [
+        (4, 15.0, 5, []),
+        (4, 15.0, 4, ["unpruned"]),
+        (99, 15.0, 11, []),
+        (99, 15.0, 10, ["unpruned"]),
+        (99, 4.6, 5, []),  # the fifth came meanwhile
+        (99, 4.6, 4, ["unpruned"]),
+        (4, 0.5, 1, []),  # nothing was there
+    ],
+)
+def test_what_was_there_when_it_was_pruned_is_gone_in_the_end(
+    number: int, began: float, first: int, kinds: list[str]
+) -> None:
+    """In 5 seeds no prune command did anything, and nothing was met."""
+    history = pruned(first)
+    history.pulls.clear()
+    history.prunes.append(Prune(KEY, number, began, "ok"))
+
+    assert check(history).kinds == kinds
+
+
+def test_a_prune_that_nobody_answered_or_that_a_loss_took_may_have_done_nothing() -> None:
+    history = ten_entries()
+    history.prunes.append(Prune(KEY, 4, 15.0))
+    assert check(history).ok
+
+    history.prunes[0].outcome = "ok"
+    history.losses.append(Loss(14.0, 16.0))
+    assert check(history).ok
+
+
+def test_a_topic_has_the_policy_that_was_answered_last() -> None:
+    history = ten_entries()
+    configure(history, Policy(max_age=1000.0), until=12.0)
+    for contents in history.finals.values():
+        contents[KEY].policy = Policy()
+    assert check(history).ok
+
+    history.finals["b"][KEY].policy = Policy(max_age=1000.0)
+    assert check(history).kinds == ["other-policy"]
+
+    history.configured[-1].ended = float("inf")
+    assert check(history).ok, "nobody knows which one is in force"

@@ -29,6 +29,20 @@ def cut_bytes(node: Keeper) -> int:
     return node.row.store.recovered.cut_bytes
 
 
+def look_at_queues(node: Keeper, seen: Observed) -> None:
+    """The first of those who wait does not fit; else it would not wait."""
+    state = node.state
+    for queue in state.queues.values():
+        batch = state.waiting.rows[next(iter(queue))]
+        topic = state.topics.rows[batch.topic]
+        now, policy = state.partition(topic.id, batch.partition), topic.policy
+        count = now.last - now.first + 1 + batch.entries
+        if not (policy.max_entries and count > policy.max_entries) and not (
+            policy.max_bytes and now.size + batch.size > policy.max_bytes
+        ):
+            seen.problem("waits-with-room", f"{batch.topic}/{batch.partition}")
+
+
 class Watch:
     def __init__(self, world: World, seen: Observed) -> None:
         self._world, self._seen = world, seen
@@ -52,7 +66,7 @@ class Watch:
             if item.position % HASH_EVERY == 0:
                 self._compare_hash(node)
                 self._note_covered(node)
-                self._look_at_queues(node)
+                look_at_queues(node, self._seen)
             note(item)
 
         node.on_progress = applied
@@ -88,19 +102,6 @@ class Watch:
                 seen.problems.append(f"broken: {broken}, and nothing that it needs was damaged")
         elif broken is None and seen.history.broken < inf and "read-error" not in seen.plan.faults:
             seen.problems.append("broken: the row had ended, and goes on")
-
-    def _look_at_queues(self, node: Keeper) -> None:
-        """The first of those who wait does not fit; else it would not wait."""
-        state = node.state
-        for queue in state.queues.values():
-            batch = state.waiting.rows[next(iter(queue))]
-            topic = state.topics.rows[batch.topic]
-            now, policy = state.partition(topic.id, batch.partition), topic.policy
-            count = now.last - now.first + 1 + batch.entries
-            if not (policy.max_entries and count > policy.max_entries) and not (
-                policy.max_bytes and now.size + batch.size > policy.max_bytes
-            ):
-                self._seen.problems.append(f"waits-with-room: {batch.topic}/{batch.partition}")
 
     def _compare_hash(self, node: Keeper) -> None:
         value = state_hash(node.state)

@@ -4,19 +4,23 @@ node, and whether it is time to come to an end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from math import inf
 
 import trio
 
 from duckrow.cluster.history import History, Key, Loss
-from duckrow.node.entries import Batch
+from duckrow.node.entries import Batch, Entry
+from duckrow.node.errors import DuckrowError
 
 from .plan import Plan
 from .service import NODE
 from .world import Program
 
 IN_FLIGHT_SECONDS = 5.0
+_UNREACHED = re.compile(r"n(\d+) can order nothing: it does not reach (.*)")
+_MISSING = re.compile(r"\bm\d+\b|\bits bridge\b")
 
 
 class Observed:
@@ -27,6 +31,7 @@ class Observed:
         self.history = History()
         self.problems: list[str] = []
         self.flips = 0
+        self.hurt = {NODE}  # nodes that damage, or reads that failed, may have come to
         self.wild = False  # damage went where it may end the row, or stop the node from starting
         self.refused = ""  # why the node does not start: damage
         self.fresh: str | None = None  # the open segment was damaged since the last start
@@ -41,6 +46,9 @@ class Observed:
         self.nodes: dict[str, Sequence[str]] = {}  # by client, where it is not the one node
         # By topic, partition and number: time, position in the row, producer; None: it may be another row.
         self.faces: dict[tuple[int, int, int], tuple[int, int, bytes]] | None = None
+        self.sent: dict[
+            str, tuple[bytes, bytes | None]
+        ] = {}  # by value, what it was sent as, and its key
         self._anonymous = 0
         self.stop = trio.Event()
         self.calm_since: float | None = None
@@ -71,6 +79,30 @@ class Observed:
                 text = f"{batch.topic}/{batch.partition} {batch.first} was {known}, and is {face}"
                 self.problem("entry-differs", text)
 
+    def send(self, texts: Iterable[bytes], keys: Iterable[bytes | None] | None = None) -> None:
+        """Somebody is about to produce these."""
+        pairs = ((text, None) for text in texts) if keys is None else zip(texts, keys, strict=True)
+        self.sent.update((name_of(text), (text, key)) for text, key in pairs)
+
+    def read(self, entry: Entry) -> str:
+        """What somebody has read is what was sent, each byte of it; its name."""
+        name = name_of(entry.value)
+        value, key = self.sent.get(name, (entry.value, entry.key and key_of(entry.value)))
+        if key != entry.key:
+            self.problem("wrong-key", f"{entry.key!r} with {entry.value!r}, which had {key!r}")
+        if value != entry.value:
+            self.problem("wrong-value", f"{entry.value!r}, and {value!r} was sent")
+        return name
+
+    def check_reason(self, error: DuckrowError) -> None:
+        """Who can order nothing says who is missing: somebody, and not itself."""
+        told = _UNREACHED.search(str(error))
+        if told is None:
+            return
+        missing = _MISSING.findall(told[2])
+        if not missing or f"m{told[1]}" in missing:
+            self.problem("names-nobody", str(error))
+
     def refused_in_calm(self, what: str, began: float) -> None:
         """By nodes that can do it: whoever asks them in calm times is served, however soon he was answered."""
         if self.calm_since is not None and began >= self.calm_since and not self.ended:
@@ -95,13 +127,19 @@ class Observed:
         """The row is said to end, damaged: nobody gets an answer any more."""
         return bool(self.refused) or self.history.broken < inf
 
-    def tell(self, key: Key, first: int, last: int) -> None:
-        """Somebody was told that these entries are damaged."""
-        if not self.flips and not self.troubled:
+    def tell(self, key: Key, first: int, last: int, *, nodes: Iterable[str] = ()) -> None:
+        """Somebody was told that these entries are damaged, by one of these nodes; none: by any."""
+        nodes = [*nodes]
+        is_elsewhere = bool(nodes) and not any(node in self.hurt for node in nodes)
+        if is_elsewhere or not (self.flips or self.troubled):
             self.problems.append(f"damage: {key} {first} to {last}, and nothing was damaged")
         self.history.told.setdefault(key, []).append((first, last))
 
 
+def name_of(text: bytes) -> str:
+    """Without what makes it as long as values of the plan are."""
+    return text.decode().strip()
+
+
 def key_of(value: bytes) -> bytes | None:
-    """So that a reader sees that a key belongs to its value."""
     return value.strip()[-1:] if value.strip()[-1:] != b"0" else None
