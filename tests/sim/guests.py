@@ -127,7 +127,7 @@ class Guest:
             trio.current_time(),
             size=len(columns.encode([text])),
             own_size=len(text),
-            may_wait="when_full" in topic.policy,
+            may_wait=topic.may_refuse,
         )
         self._seen.history.produces.append(made)
         self._seen.send([text])

@@ -50,6 +50,16 @@ class TopicPlan:
     def partitions(self) -> int:
         return int(self.policy.get("partitions", 1))
 
+    @property
+    def may_wait(self) -> bool:
+        """A batch may wait there for room."""
+        return self.policy.get("when_full") in ("block", "slot")
+
+    @property
+    def may_refuse(self) -> bool:
+        """A batch that has a place in the order may be refused there all the same, or wait."""
+        return self.may_wait or self.policy.get("when_full") == "reject"
+
 
 @attrs.frozen(kw_only=True)
 class Plan:

@@ -121,7 +121,7 @@ class Producer:
                     seq=self._seqs[at],
                     size=len(body),
                     own_size=sum(len(texts[i]) for i in chosen),
-                    may_wait="when_full" in topic.policy,
+                    may_wait=topic.may_wait,
                 )
             )
         self._seen.history.produces += made

@@ -146,3 +146,22 @@ def test_damage_is_told_where_it_is_alone() -> None:
 
     seen.tell(("a", 0), 1, 2, nodes=["n2"])
     assert kinds(seen) == ["damage"]
+
+
+@pytest.mark.parametrize(
+    ("when_full", "waits", "refuses"),
+    [
+        (None, False, False),
+        ("drop-oldest", False, False),
+        ("reject", False, True),
+        ("block", True, True),
+        ("slot", True, True),
+    ],
+)
+def test_who_waits_for_an_answer_has_a_reason(
+    when_full: str | None, waits: bool, refuses: bool
+) -> None:
+    """Where nothing waits for room whoever had no answer was excused all the same."""
+    topic = TopicPlan("a", {} if when_full is None else {"when_full": when_full})
+
+    assert (topic.may_wait, topic.may_refuse) == (waits, refuses)
