@@ -29,7 +29,9 @@ def check(line: Line, history: History, allowed: Allowed, report: Report) -> Non
         calm_end = _calm_end(history, produce.began)
         if calm_end is not None and not (produce.may_wait or produce.accepted_at):
             _check_produce(line, produce, calm_end, history.produce_bound, report)
-        elif produce.may_wait and not (produce.accepted_at or produce.may_repeat):
+        elif produce.may_wait and not (
+            produce.accepted_at or produce.may_repeat or produce.in_part
+        ):
             _check_told(line, produce, shown, history, report)
 
 
@@ -115,11 +117,10 @@ def _check_told(
 ) -> None:
     """Whoever waits for room is told when there was some: others read it already."""
     since = shown.get(produce.values[-1], inf) if produce.values else inf
-    calm_end = _calm_end(history, since)
-    due = since + history.produce_bound
-    if calm_end is not None and due < min(produce.ended, calm_end):
-        text = f"{line.name}: {produce.process} seq {produce.seq}, read at {since:.6f}"
-        report.add("stuck-produce", text)
+    for start, end in history.calm:
+        if max(since, start) + history.produce_bound < min(produce.ended, end):
+            text = f"{line.name}: {produce.process} seq {produce.seq}, read at {since:.6f}"
+            report.add("stuck-produce", text)
 
 
 def _check_produce(

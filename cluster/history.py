@@ -38,6 +38,7 @@ class Produce:
     conflict: int | None = None  # if that failed: the last number, as the answer said
     together: str = ""  # the commit that numbers it, and all others of that name, or none
     may_repeat: bool = False  # with its topic went what was known of it, so it may be done again
+    in_part: bool = False  # of a call that is answered when other batches of it are, too
     accepted_at: str = ""  # the node that alone was to have it ordered, and said that it will be
 
 

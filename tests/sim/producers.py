@@ -122,6 +122,7 @@ class Producer:
                     size=len(body),
                     own_size=sum(len(texts[i]) for i in chosen),
                     may_wait=topic.may_wait,
+                    in_part=len(rows) > 1,
                 )
             )
         self._seen.history.produces += made

@@ -85,6 +85,7 @@ class Tenant:
             self._count += (self._count + 1) % 10 == 0  # that would be without a key
             made.append(self._write_down(ANY, 1, ""))
             made[-1].lane = f"{self._who} {str(made[-1].values[0])[-1]}"
+            made[-1].in_part = True
         texts = [text for each in made for text in self._texts(each)]
         with _Told(self, made, window, self._env.rng.choice(PATIENCE)) as told:
             keys = [key_of(text) for text in texts]

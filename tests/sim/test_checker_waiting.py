@@ -96,6 +96,23 @@ def test_who_waits_for_room_is_told_when_others_read_what_was_his(
     waits.may_repeat = True
     assert check(history).kinds == []
 
+    waits.may_repeat, waits.in_part = False, True
+    assert check(history).kinds == [], "another part of the call may wait (seed 4315)"
+
+
+def test_who_waited_for_room_in_worse_times_is_told_when_it_is_calm() -> None:
+    history = ten_entries()
+    history.calm = [(15.0, 60.0)]
+    waits = Produce("p", KEY, ["late"], 11.0, 16.5, may_wait=True)
+    history.produces.append(waits)
+    history.pulls.append(Pull("c", KEY, 10, 11.5, 12.0, "ok", "a", [11], ["late"]))
+    for contents in history.finals.values():
+        contents[KEY].values = [*contents[KEY].values, "late"]
+    assert check(history).kinds == ["stuck-produce"]
+
+    waits.ended = 15.9
+    assert check(history).kinds == []
+
 
 def test_who_waits_for_room_and_was_read_by_nobody_may_still_wait() -> None:
     history = ten_entries()
