@@ -17,6 +17,7 @@ from math import inf
 import trio
 
 from duckrow.bridge.standing import Standing
+from duckrow.bridge.timing import Timing
 from duckrow.cluster.checker import check
 from duckrow.cluster.history import OK, Produce
 from duckrow.node.env import Env
@@ -26,6 +27,7 @@ from duckrow.node.storeoptions import FSYNC, MEMORY
 from duckrow.node.trioclient import Client
 
 from .clock import SimDeadlock
+from .cluster_audit import Audit
 from .cluster_crowd import Crowd
 from .cluster_faults import ClusterFate
 from .cluster_machine import Machine
@@ -40,11 +42,13 @@ from .workload import Observed
 from .world import World
 
 HEAL_SECONDS = 5.0  # after which everybody who needs no image can order
+SUSPECT_SECONDS = Timing().suspect_max  # for somebody who runs and says nothing, at most
 SETTLE_SECONDS = 30.0
 ANSWER_SECONDS = 90.0  # of the most patient client
 CALM_PRODUCE_SECONDS = 1.5  # less than the least patient call, which would be told of a doubt then
 SILENCE_SECONDS = 3.0
 PROBE = "probe"
+AWAY = "cut", "deaf", "mute", "pause"  # how a minority may be, and not be dead
 PRODUCE = "pst"  # names of such clients begin so
 
 
@@ -154,8 +158,11 @@ class _Run:
 
     async def _end(self, fate: ClusterFate) -> None:
         seen = self.seen
-        if self.plan.stays_dead:
-            self._leave_some_dead()
+        minority = self._minority() if self.plan.stays_dead else []
+        if minority and self._rng.random() < 0.5:
+            await self._go_on_without(minority, self._rng.choice(AWAY))
+            minority = minority if self._rng.random() < 0.5 else []
+        self._leave_dead(minority)
         for hand in self.hands:
             hand.calm()
         await self._probe()
@@ -186,17 +193,43 @@ class _Run:
         await self._take_contents(" again")
         for machine in self._living():
             forgive_age(seen.history, machine.node_name, machine.node_name + " again")
+        living = [machine.node_name for machine in self._living()]
+        await Audit(self.world, seen, living, self.forgetful(), self._rng).run()
 
-    def _leave_some_dead(self) -> None:
+    def _minority(self) -> list[int]:
+        """Empty: there is none without which the others have all they need."""
         minorities = self.plan.minorities()
         if self.plan.witnesses:
             bridges = {id_: machine.bridge for id_, machine in self.machines.items()}
             known = {id_: each.member.standing for id_, each in bridges.items() if each is not None}
             all_known = len(known) == len(bridges)
             minorities = [dead for dead in minorities if all_known and can_do_without(dead, known)]
-        if not minorities:
-            return
-        dead = self._rng.choice(minorities)
+        return self._rng.choice(minorities) if minorities else []
+
+    async def _go_on_without(self, minority: list[int], how: str) -> None:
+        """They run, or stand still, and cannot be reached, or heard; the others get on all the same."""
+        away = [self.machines[id_] for id_ in minority]
+        others = [machine for machine in self.machines.values() if machine not in away]
+        for hand in self.hands:
+            hand.calm()
+        self.world.note("without", how, *(machine.bridge_name for machine in away))
+        for machine in away:
+            machine.stays_dead = True  # for whoever looks after those that can be reached
+            if how == "pause":
+                for host in (machine.bridge_host, machine.node_host):
+                    if host.alive:
+                        self.world.pause(host.name)
+                continue
+            for other in others:
+                if how != "deaf":
+                    self.world.net.cut(machine.bridge_name, other.bridge_name)
+                if how != "mute":
+                    self.world.net.cut(other.bridge_name, machine.bridge_name)
+        await self._probe(f"without {minority}, {how}", SUSPECT_SECONDS + HEAL_SECONDS)
+        for machine in away:
+            machine.stays_dead = False
+
+    def _leave_dead(self, dead: list[int]) -> None:
         for id_ in dead:
             machine = self.machines[id_]
             machine.stays_dead = True
@@ -229,7 +262,9 @@ class _Run:
     def _living(self) -> list[Machine]:
         return [each for each in self.machines.values() if each.holds_data and not each.stays_dead]
 
-    async def _probe(self) -> None:
+    async def _probe(
+        self, when: str = "when all was healed", patience: float = HEAL_SECONDS
+    ) -> None:
         """At every node with a vote something can be ordered, soon; and all machines run again.
 
         An image, and what was ordered until it had come, take as long as their bytes do over a link that carries
@@ -269,9 +304,9 @@ class _Run:
                         since[name] = trio.current_time()
         for name in self._voting():
             seconds = done.get(name, inf) - since[name]
-            if seconds > HEAL_SECONDS:
+            if seconds > patience:
                 took = "never" if seconds == inf else f"after {seconds:.1f} s"
-                self.seen.problem("slow-heal", f"{name} ordered {took} when all was healed")
+                self.seen.problem("slow-heal", f"{name} ordered {took} {when}")
         self.world.note("healed", *(f"{at - healed:.6f}" for at in done.values()))
 
     def _some_end(self) -> bool:

@@ -139,6 +139,7 @@ class Guest:
                 if topic.partitions == 1 or receipt.name.seq > 1:
                     made.accepted_at = node
                 self._receipts.append((made, str(receipt.name)))
+                self._seen.receipts.append(self._receipts[-1])
             else:
                 made.outcome, made.first = OK, receipt.number
         except (Full, NoQuorum, Refused):

@@ -10,7 +10,7 @@ from math import inf
 
 import trio
 
-from duckrow.cluster.history import History, Key, Loss
+from duckrow.cluster.history import History, Key, Loss, Produce
 from duckrow.node.entries import Batch, Entry
 from duckrow.node.errors import DuckrowError
 
@@ -49,6 +49,7 @@ class Observed:
         self.sent: dict[
             str, tuple[bytes, bytes | None]
         ] = {}  # by value, what it was sent as, and its key
+        self.receipts: list[tuple[Produce, str]] = []  # of all that was accepted, by guests
         self._anonymous = 0
         self.stop = trio.Event()
         self.calm_since: float | None = None
