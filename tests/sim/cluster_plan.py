@@ -214,6 +214,7 @@ def drawn(rng: random.Random, seconds: float = 10.0) -> ClusterPlan:
         changes=rng.choice((0.0, 0.0, 0.0, 0.2, 1.0)),
         waits=rng.random() < 0.5,
     )
+    plan = attrs.evolve(plan, again=rng.random() < 0.5)
     if more in ("", "house") and rng.random() < 0.3:
         more_faults = SETTINGS, SETTINGS, *rng.sample(("power", "power-all", "kill-all"), 2)
         plan = attrs.evolve(plan, faults=(*plan.faults, *more_faults))

@@ -90,6 +90,9 @@ class Plan:
     sync_seconds: float = 0.001
     admin: float = 0.0  # mean seconds between changes of policies; 0: none
     buggify: float = 0.25
+    again: bool = (
+        False  # who starts again sends the last entry with an id again, if it heard nothing of it
+    )
 
 
 def drawn(rng: random.Random, seconds: float = 10.0) -> Plan:

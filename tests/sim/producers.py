@@ -12,7 +12,7 @@ from math import inf
 
 import trio
 
-from duckrow.cluster.history import FAIL, OK, Key, Produce
+from duckrow.cluster.history import FAIL, INFO, OK, Key, Produce
 from duckrow.node import columns
 from duckrow.node.clientcalls import Receipts
 from duckrow.node.env import Env
@@ -25,6 +25,7 @@ from .service import client
 from .workload import Observed, key_of
 
 PATIENCE = 2.0, 5.0, 60.0  # seconds
+NAMED = "a"  # the topic whose entries have ids
 NOT_WRITTEN = Full, NoQuorum, Refused, NotFound, Conflict
 _MOVED = "choose the partition anew"
 _LAST = re.compile(r"the last number is ([\d,]+)")
@@ -42,6 +43,8 @@ class Producer:
             client(self._env, timeout=5.0, nodes=self._seen.nodes_of(self._env.name)) as row,
             trio.open_nursery() as nursery,
         ):
+            if self._plan.again:
+                nursery.start_soon(self._send_again, row)
             busy: dict[Key, trio.Semaphore] = {}
             while not self._seen.stop.is_set():
                 topic = self._env.rng.choice(self._plan.topics)
@@ -83,6 +86,27 @@ class Producer:
             for each in made:
                 each.ended = min(each.ended, trio.current_time())
             window.release()
+
+    async def _send_again(self, row: Client) -> None:
+        """What an earlier life of this process heard nothing of, with the id that it had: it is there once."""
+        made = next(filter(self._is_open, reversed(self._seen.history.produces)), None)
+        if made is None:
+            return
+        name = str(made.values[0])
+        text, key = self._seen.sent[name]
+        made.lane = ""  # it may come behind what that life produced later
+        try:
+            receipt = await row.produce(
+                NAMED, text, key=key, partition=made.key[1], id=name, timeout=max(PATIENCE)
+            )
+        except (*NOT_WRITTEN, InDoubt, Corrupt):
+            return  # this copy; of the first one nothing is known
+        self._ordered(made, receipt.partition, receipt.number or 0)
+
+    def _is_open(self, made: Produce) -> bool:
+        is_mine = made.process == self._env.name and made.lane != self._who
+        is_named = made.key[0] == NAMED and len(made.values) == 1
+        return is_mine and is_named and made.outcome == INFO and made.expected is None
 
     def _values(self, count: int) -> list[str]:
         values = []
@@ -152,7 +176,7 @@ class Producer:
             key=None if keys is None else keys[0],
             partition=partition,
             wait="accepted" if wish.accepted else "ordered",
-            id=str(one.values[0]) if topic.name == "a" else None,
+            id=str(one.values[0]) if topic.name == NAMED else None,
             expect_last=wish.expected,
             timeout=wish.timeout,
         )

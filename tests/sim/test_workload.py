@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import attrs
 import pytest
 import trio
 
+from duckrow.node import ids
 from duckrow.node.columns import decode, encode
 from duckrow.node.cursors import Cursor
 from duckrow.node.entries import Batch, Entries, Entry
 from duckrow.node.env import Env
 from duckrow.node.errors import NoQuorum
 
+from .cluster_plan import ClusterPlan
+from .cluster_scenario import run_seed
 from .consumers import Consumer
 from .plan import Plan, TopicPlan
 from .workload import Observed
@@ -165,3 +169,32 @@ def test_who_waits_for_an_answer_has_a_reason(
     topic = TopicPlan("a", {} if when_full is None else {"when_full": when_full})
 
     assert (topic.may_wait, topic.may_refuse) == (waits, refuses)
+
+
+SENT_AGAIN = ClusterPlan(
+    seconds=4.0,
+    calm=1.0,
+    producers=3,
+    consumers=1,
+    gap=0.02,
+    batch=1,
+    window=3,
+    delays=dict.fromkeys(((1, 2), (1, 3), (2, 3)), 0.02),
+    faults=("client-kill",),
+    tempo=0.3,
+    again=True,
+)
+
+
+def test_who_starts_again_sends_what_it_heard_nothing_of_and_it_is_there_once() -> None:
+    outcome = run_seed(1, SENT_AGAIN)
+
+    assert outcome.ok, outcome
+
+
+def test_ids_that_nobody_remembers_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No id had ever come twice."""
+    monkeypatch.setattr(ids, "look", lambda *_: None)
+
+    assert "duplicate" in run_seed(1, SENT_AGAIN).kinds
+    assert run_seed(1, attrs.evolve(SENT_AGAIN, again=False)).ok
