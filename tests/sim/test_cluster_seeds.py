@@ -265,7 +265,7 @@ def test_a_guest_holds_nodes_to_what_they_say_to_whoever_leaves(
     assert outcome.ok, outcome
     (history,) = histories
     accepted = [made for made in history.produces if made.accepted_at]
-    assert {made.outcome for made in accepted} == {"ok", "info"}, "asked for later, and never"
+    assert {made.outcome for made in accepted} == {"ok"}, "asked for later, the rest in the end"
     assert sum(made.outcome == "ok" for made in history.produces if made.process == "g0") > 1
     assert sum(pull.at_least > 0 for pull in history.pulls) > 1
 

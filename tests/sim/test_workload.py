@@ -131,6 +131,7 @@ def test_a_cursor_never_goes_back() -> None:
         ("n1 can order nothing: it does not reach ", ["names-nobody"]),
         ("n1 can order nothing: it does not reach m2, m1 and m3", ["names-nobody"]),
         ("n1 can order nothing: it does not reach m12", []),
+        ("n1 can order nothing: it does not reach m2 and m1 with its former disk", []),
     ],
 )
 def test_who_can_order_nothing_says_who_is_missing(reason: str, told: list[str]) -> None:

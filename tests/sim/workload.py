@@ -20,7 +20,7 @@ from .world import Program
 
 IN_FLIGHT_SECONDS = 5.0
 _UNREACHED = re.compile(r"n(\d+) can order nothing: it does not reach (.*)")
-_MISSING = re.compile(r"\bm\d+\b|\bits bridge\b")
+_MISSING = re.compile(r"\bm\d+\b(?! with its former disk)|\bits bridge\b")
 
 
 class Observed:
