@@ -44,7 +44,7 @@ class Pulse:
 
 @attrs.define
 class HeldOff:
-    """One that was too slow, or had two disks: not let in again before its time (S6)."""
+    """One that was too slow, or has two disks: not let in again before its time (S6)."""
 
     until: float
     delay: float
@@ -65,7 +65,8 @@ class Suspicion:
     _waited: float = attrs.field(default=0.0, init=False)  # for it, while this node acted
     _lacking: tuple[int, ...] = attrs.field(default=(), init=False)
     _members: tuple[tuple[int, int], ...] = attrs.field(default=(), init=False)
-    _replaced: dict[int, HeldOff] = attrs.field(factory=dict, init=False)  # whose disk is another
+    _formers: set[tuple[int, bytes]] = attrs.field(factory=set, init=False)  # disks that were lost
+    _returned: dict[int, HeldOff] = attrs.field(factory=dict, init=False)  # who has one of those
     _left_out: dict[int, int] = attrs.field(factory=dict, init=False)  # how often, since it came
     _absent: frozenset[int] = attrs.field(default=frozenset(), init=False)  # they never came
 
@@ -179,20 +180,19 @@ class Suspicion:
             if self._left_out[member] > 1 and not self.holds_off(member, now):
                 self._hold_off(member, now)
 
-    def replaced(self, voter: int, now: float) -> bool:
-        """Its disk is another one now.  True: not for the first time lately, so two machines may have its id.
+    def replaced(self, voter: int, before: bytes, disk: bytes, now: float) -> bool:
+        """Its disk is another one now.  True: one that it had before, so two machines may have its id.
 
-        Each would take the place of the other in every view, for ever: a further disk waits, longer each time.
+        Each would take the place of the other in every view, for ever: the next one waits, longer each time.
         """
-        before = self._replaced.get(voter)
-        self._replaced[voter] = self._longer(before, now)
-        if before is None or now - before.until >= self.timing.conduct:
+        self._formers.add((voter, before))
+        if (voter, disk) not in self._formers:
             return False
-        self._held_off[voter] = self._replaced[voter]
+        self._returned[voter] = self._held_off[voter] = self._longer(self._returned.get(voter), now)
         return True
 
     def may_replace(self, voter: int, now: float) -> bool:
-        held = self._replaced.get(voter)
+        held = self._returned.get(voter)
         return held is None or now >= held.until
 
     def _hold_off(self, member: int, now: float) -> None:

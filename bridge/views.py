@@ -77,11 +77,11 @@ class Views:
         before = {member.id for member in standing.newest.members}
         self.suspicion.ejected(before - {member.id for member in view.members}, standing.now)
         disks = {voter[0]: voter[2] for voter in standing.newest.voters}
-        for id_, _, uuid, _ in view.voters:
-            if disks.get(id_, uuid) != uuid and self.suspicion.replaced(id_, standing.now):
-                self.outbox.put(
-                    Alarm(f"node {id_} has another disk once more: two may have its id")
-                )
+        for id_, _, disk, _ in view.voters:
+            was = disks.get(id_, disk)
+            if was != disk and self.suspicion.replaced(id_, was, disk, standing.now):
+                text = f"node {id_} has a disk that it had before: two machines may have its id"
+                self.outbox.put(Alarm(text))
         self.ordering.new_view(view)
         standing.newest = view
         standing.acceptor = Acceptor(view.id + 1)
