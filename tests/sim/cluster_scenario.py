@@ -48,7 +48,8 @@ ANSWER_SECONDS = 90.0  # of the most patient client
 CALM_PRODUCE_SECONDS = 1.5  # less than the least patient call, which would be told of a doubt then
 SILENCE_SECONDS = 3.0
 PROBE = "probe"
-AWAY = "cut", "deaf", "mute", "pause"  # how a minority may be, and not be dead
+AWAY = "cut", "deaf", "mute", "pause", "hang"  # how a minority may be, and not be dead
+HANGS_SECONDS = 3600.0  # a sync of a disk that does
 PRODUCE = "pst"  # names of such clients begin so
 
 
@@ -207,7 +208,9 @@ class _Run:
         return self._rng.choice(minorities) if minorities else []
 
     async def _go_on_without(self, minority: list[int], how: str) -> None:
-        """They run, or stand still, and cannot be reached, or heard; the others get on all the same."""
+        """They run, or stand still, or their disks do, and cannot be reached, or heard; the others get on all the
+        same.
+        """
         away = [self.machines[id_] for id_ in minority]
         others = [machine for machine in self.machines.values() if machine not in away]
         for hand in self.hands:
@@ -220,6 +223,9 @@ class _Run:
                     if host.alive:
                         self.world.pause(host.name)
                 continue
+            if how == "hang":
+                machine.bridge_host.media.sync_latency = HANGS_SECONDS
+                continue
             for other in others:
                 if how != "deaf":
                     self.world.net.cut(machine.bridge_name, other.bridge_name)
@@ -228,6 +234,8 @@ class _Run:
         await self._probe(f"without {minority}, {how}", SUSPECT_SECONDS + HEAL_SECONDS)
         for machine in away:
             machine.stays_dead = False
+            if how == "hang":  # a sync that was begun comes to no end
+                machine.kill(bridge=True, node=True)
 
     def _leave_dead(self, dead: list[int]) -> None:
         for id_ in dead:
