@@ -105,7 +105,7 @@ class Producer:
 
     def _is_open(self, made: Produce) -> bool:
         is_mine = made.process == self._env.name and made.lane != self._who
-        is_named = made.key[0] == NAMED and len(made.values) == 1
+        is_named = made.key[0] == NAMED and len(made.values) == 1 and not made.in_part
         return is_mine and is_named and made.outcome == INFO and made.expected is None
 
     def _values(self, count: int) -> list[str]:

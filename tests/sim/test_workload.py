@@ -193,6 +193,13 @@ def test_who_starts_again_sends_what_it_heard_nothing_of_and_it_is_there_once() 
     assert outcome.ok, outcome
 
 
+def test_parts_of_a_call_with_many_entries_had_no_id_and_are_not_sent_again() -> None:
+    """Seed 1120124: it was sent once more, with an id, and was there twice for good reason."""
+    outcome = run_seed(2, attrs.evolve(SENT_AGAIN, batch=3, keyed=1.0, topics=(TOPIC,)))
+
+    assert outcome.ok, outcome
+
+
 def test_ids_that_nobody_remembers_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
     """No id had ever come twice."""
     monkeypatch.setattr(ids, "look", lambda *_: None)
