@@ -39,6 +39,7 @@ from .storeoptions import StoreOptions
 INCARNATION_BITS = 64
 SETTLED_AT_ONCE = 64  # in one write
 COUNTED_AT_ONCE = 256  # items
+READ_TRIES = 3  # of what the disk does not give
 
 
 class _Held(NamedTuple):
@@ -255,16 +256,19 @@ class Journal:
         return found
 
     async def _read(self, place: int) -> Bundle | None:
-        """With its bodies; None: it is damaged."""
-        try:
-            stored = await self.store.read_heads(place)
-            commands = [
-                Command(head, await self.store.read_body(place + index))
-                for index, (head, _) in enumerate(stored.bundle.commands)
-            ]
-        except (Corrupt, NotFound):
-            return None
-        return stored.bundle._replace(commands=tuple(commands))
+        """With its bodies; None: it is damaged.
+
+        What is not read now is given up for ever, and what the disk does not give it may give another time.
+        """
+        for _ in range(READ_TRIES):
+            with suppress(Corrupt, NotFound):
+                stored = await self.store.read_heads(place)
+                commands = [
+                    Command(head, await self.store.read_body(place + index))
+                    for index, (head, _) in enumerate(stored.bundle.commands)
+                ]
+                return stored.bundle._replace(commands=tuple(commands))
+        return None
 
     def waiting(self) -> dict[int, Bundle]:
         """By place: received, and not in the row yet."""

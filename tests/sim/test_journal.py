@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -108,6 +110,29 @@ def test_what_is_staged_or_waits_keeps_its_segment() -> None:
     machine, tale = Machine(6), Tale()
     machine.run(tale.life(work, orderly=True))
     machine.run(tale.life(go_on, orderly=True))
+
+
+@pytest.mark.parametrize("reads", [3, 4])  # the whole, a page, and sectors
+def test_what_is_staged_or_waits_outlives_reads_that_fail(
+    monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    """Seed 1200210: what had been accepted was given up for ever, and was there the next time."""
+    machine, tale, begin_well = Machine(6), Tale(), Journal._begin
+
+    async def begin_badly(journal: Journal, *rest: Any) -> None:
+        machine.media.read_eio = reads
+        await begin_well(journal, *rest)
+        assert not machine.media.is_armed
+
+    async def work(tale: Tale, journal: Journal) -> None:
+        await tale.change_view(journal)
+        await tale.receive(journal, bundle(1, ME, 1, 1, 30))
+        await tale.receive(journal, bundle(1, 1, 1, 2, 30))
+
+    machine.run(tale.life(work, orderly=True))
+    monkeypatch.setattr(Journal, "_begin", begin_badly)
+
+    machine.run(tale.life(go_on, orderly=True))  # which looks for both, and at the name
 
 
 def test_a_bundle_that_comes_twice_is_written_once() -> None:
