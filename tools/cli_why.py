@@ -9,6 +9,7 @@ from .clients import client_of
 from .command import DONE, FAILED, Args, Command, option
 from .console import Console
 from .output import for_people, output_of
+from .rows import cell
 
 if TYPE_CHECKING:
     from duckrow.node.topicinfo import Pin, TopicInfo
@@ -48,7 +49,8 @@ def run(args: Args, console: Console) -> int:
         output.close()
     else:
         for cause in causes:
-            console.print(f"{cause.what}: {cause.why}.  Next: {cause.next}")
+            # Why there is no link a stranger may have said.
+            console.print(cell(f"{cause.what}: {cause.why}.  Next: {cause.next}"))
     if not causes:
         console.say("nothing stands still")
     return FAILED if causes else DONE

@@ -15,11 +15,11 @@ STATUS: dict[str, Any] = {"node": "m2", "view": 3, "active": False, "why": "", "
 
 
 class Node:
-    def __init__(self, waits: str) -> None:
-        self.waits = waits
+    def __init__(self, waits: str = "", **status: Any) -> None:
+        self.waits, self._status = waits, STATUS | status
 
     def status(self) -> dict[str, Any]:
-        return dict(STATUS)
+        return dict(self._status)
 
     def members(self) -> dict[str, Any]:
         return {"waits": self.waits}
@@ -50,3 +50,19 @@ def test_what_the_bridge_waits_for_is_told(
 
     assert done.code == 1
     assert said in done.text
+
+
+def test_what_a_stranger_said_moves_no_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may say at the port of the bridges that he is a neighbour, and refuses, and why."""
+    link = {"peer": "m1", "up": False, "trouble": "it dialled in vain: \x1b[2Jall is well"}
+
+    @contextmanager
+    def client_of(*_: object) -> Any:
+        yield Node(active=True, links=[link])
+
+    monkeypatch.setattr(cli_why, "client_of", client_of)
+
+    done = duckrow("why", terminal=True)
+
+    assert "it dialled in vain: \\x1b[2Jall is well" in done.text
+    assert "\x1b" not in done.text
