@@ -108,7 +108,7 @@ def bridge_of(
         "run",
         "--supervised",
         "--cluster",
-        str(Path(config.node.cluster).absolute()),
+        str(Path(config.node.cluster).expanduser().absolute()),
     ]
     words += ["--name", own.name, "--data", str(options.data.absolute())]
     words += ["--config", args.config] if args.config else []
