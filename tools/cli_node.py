@@ -115,7 +115,7 @@ def bridge_of(
     words += ["--peers", args.peers] if args.peers else []
     words += [word for each in args.set or () for word in ("--set", each)]
     return BridgeOptions(
-        command=(sys.executable, "-m", "duckrow.tools.cli", *words),
+        command=(*own_program(), *words),
         socket=bridge_socket(str(options.data.absolute()), console.environ, os.getuid()),
     )
 
@@ -154,8 +154,16 @@ def companions_of(config: Config) -> tuple[Companion, ...]:
     words = ("archive", "run", "--supervised", "--to", place)
     said = config.log
     told = ("--set", f"log.level={said.level}", "--set", f"log.format={said.format}")
-    command = (sys.executable, "-m", "duckrow.tools.cli", *words, *told)
-    return (Companion(name="archiver", command=command),)
+    return (Companion(name="archiver", command=(*own_program(), *words, *told)),)
+
+
+def own_program() -> tuple[str, ...]:
+    """This very program, for another process.  Nothing is imported from the working folder, whose files are the
+    user's, unless this process does so, too.
+    """
+    is_here = str(Path.cwd()) in (str(Path(each).absolute()) for each in sys.path)
+    safe = () if is_here else ("-P",)
+    return (sys.executable, *safe, "-m", "duckrow.tools.cli")
 
 
 CLUSTER_OPTIONS: Final = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import trio
 
 from clikit import duckrow
 from duckrow.node.daemon import DaemonOptions
-from duckrow.tools import logs
+from duckrow.tools import cli_node, logs
 
 CLUSTER = '[members.m1]\nid = 1\naddress = "tcp://127.0.0.1:1"\n'
 
@@ -45,3 +47,32 @@ def test_a_cluster_file_in_the_own_home_is_the_same_to_the_bridge(
     assert bridge is not None
     words = bridge.command
     assert words[words.index("--cluster") + 1] == str(tmp_path / "cluster.toml")
+
+
+def test_files_in_the_working_folder_are_not_taken_for_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node came up where its user had a file of that name, and its bridge did not."""
+    (tmp_path / "typing.py").write_text('raise SystemExit("a file of the user")\n')
+    monkeypatch.chdir(tmp_path)
+
+    words = [*cli_node.own_program(), "--help"]
+    done = subprocess.run(
+        words,
+        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_who_runs_it_from_a_checkout_runs_its_bridge_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "-P" in cli_node.own_program()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "-P" not in cli_node.own_program()
