@@ -3,12 +3,15 @@
     lock ─► recover ─► listen ─► ready ··· SIGTERM ─► the others are told ─► synced, closed
 
 One that a node has started lives on when the node dies, so that the cluster notices nothing, and
-waits for the next one.  If none comes it leaves the view, and ends.
+waits for the next one.  If none comes it leaves the view, and ends.  A shutdown of the machine tells it to
+end, and so does its node, which was told as well: of such a bridge that is no second telling, and no reason to
+end without the record that all is on the disk.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -40,6 +43,7 @@ class RunOptions:
     own: Peer
     store: StoreOptions = attrs.field(factory=StoreOptions)
     listen: Tcp | None = None  # if it is not where the others find it
+    supervised: bool = False  # by its node, which kills it if it does not end
     orphan_seconds: float = 0  # without a node for so long, it ends; 0: it stays
 
 
@@ -125,7 +129,8 @@ async def main(options: RunOptions) -> None:
         nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(watch_signals, stop, starting)
+        patient = options.supervised
+        await nursery.start(partial(watch_signals, stop, starting, patient=patient))
         ready = False
         with starting:
             await nursery.start(serve)

@@ -319,12 +319,16 @@ async def watch_signals(
     stop: trio.Event,
     starting: trio.CancelScope,
     *,
+    patient: bool = False,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
+    """`patient`: a second signal changes nothing, for it may be the word of somebody else."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for number in signals:
             if stop.is_set():
+                if patient:
+                    continue
                 log.warning("stopped_at_once signal=%d", number)
                 os._exit(128 + number)
             stop.set()

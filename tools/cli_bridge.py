@@ -42,6 +42,7 @@ def run(args: Args, console: Console) -> int:
         own=own,
         store=config.store.options(),
         listen=read_peer_address(args.peers) if args.peers else None,
+        supervised=args.supervised,
         orphan_seconds=config.node.orphan if args.supervised else 0,
     )
     said = config.log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -135,6 +136,22 @@ def test_a_bridge_that_was_adopted_is_told_once_that_it_shall_end(tmp_path: Path
         trio.run(main)
 
     assert bridge.returncode == 0
+
+
+def test_a_bridge_that_is_told_to_end_by_its_node_and_by_others_ends_in_order(
+    tmp_path: Path,
+) -> None:
+    """A shutdown tells all processes of the machine, and a node then tells its bridge.  Ended at once, at
+    `write` it could not say after the next boot what it had acknowledged, and no machine of a cluster that is
+    shut down as a whole could.
+    """
+    with machines(tmp_path, "m1") as row:
+        node = row["m1"].start().ready()
+        bridge = node.bridge
+        os.kill(bridge, signal.SIGTERM)
+        os.kill(bridge, signal.SIGINT)
+        node.until("bridge_ended")
+        assert "bridge_ended code=0" in node.said()
 
 
 def test_told_to_stop_a_node_ends_its_bridge_in_order_and_the_others_know_at_once(
