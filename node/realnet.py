@@ -9,8 +9,8 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -30,6 +30,8 @@ BACKLOG = 1024
 KEEPALIVE_IDLE = 60  # seconds without a word, and then one every KEEPALIVE_SECONDS
 KEEPALIVE_SECONDS = 15
 KEEPALIVE_TRIES = 4
+BIND_TRIES = 100
+BIND_SECONDS = 0.01  # between two of them
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 
 RECEIVE_BYTES = 64 * 1024
@@ -74,7 +76,7 @@ class RealNet:
     async def _serve_unix(
         self, handler: Handler, path: Path, port: int, task_status: trio.TaskStatus[int]
     ) -> None:
-        with _listen_unix(path) as listener:
+        async with _listen_unix(path) as listener:
             await _serve(handler, [listener], port, task_status)
 
 
@@ -209,7 +211,7 @@ async def serve_at(
     if isinstance(address, Unix):
         path = Path(address.path)
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        with _listen_unix(path) as listener:
+        async with _listen_unix(path) as listener:
             await _serve(handler, [listener], address, task_status, nursery)
     else:
         listeners = await _listen_tcp(address, BACKLOG)
@@ -269,12 +271,12 @@ async def _listen_tcp(address: Tcp, backlog: int | None = None) -> list[trio.Soc
         raise OSError(error.errno, text) from error
 
 
-@contextmanager
-def _listen_unix(path: Path) -> Iterator[trio.SocketListener]:
+@asynccontextmanager
+async def _listen_unix(path: Path) -> AsyncIterator[trio.SocketListener]:
     """The socket's file is there as long as the block lasts, and is taken away with it."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     with sock:
-        with _alone_in(path.parent):
+        async with _alone_in(path.parent):
             try:
                 sock.bind(str(path))
             except OSError as error:
@@ -302,16 +304,24 @@ def _listen_unix(path: Path) -> Iterator[trio.SocketListener]:
                 pass
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+@asynccontextmanager
+async def _alone_in(folder: Path) -> AsyncIterator[None]:
     """Between bind and listen a socket looks as if it had been left: nobody may look meanwhile.
 
     Raises:
-        BlockingIOError: somebody else is doing the same right now.
+        BlockingIOError: somebody else is doing the same, and does not come to an end.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for _ in range(BIND_TRIES):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:  # it takes no time
+                await trio.sleep(BIND_SECONDS)
+        else:
+            text = f"nobody can listen in {folder}: another process has locked that folder"
+            raise BlockingIOError(errno.EAGAIN, text)
         yield
     finally:
         os.close(fd)

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from duckrow.node import realio
+from duckrow.node import realio, realnet
 from duckrow.node.realio import RealDisk, RealFile, boot_id, real_env
 from duckrow.node.realnet import RealNet
 
@@ -467,6 +467,38 @@ def test_a_socket_that_a_killed_process_left_is_replaced(tmp_path: Path) -> None
             nursery.cancel_scope.cancel()
 
     trio.run(main)
+
+
+def test_processes_that_listen_in_one_folder_at_the_same_moment_wait_for_each_other(
+    tmp_path: Path,
+) -> None:
+    """Of the bridges of a cluster that was started with paths too long for sockets one had ended now and then."""
+    other = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    threading.Timer(0.05, os.close, [other]).start()
+
+    async def main() -> None:
+        net = RealNet("a", {"a": str(tmp_path)})
+        async with trio.open_nursery() as nursery:
+            await nursery.start(net.serve, ignore, 7)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_a_folder_that_somebody_keeps_locked_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realnet, "BIND_TRIES", 2)
+    other = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+
+    async def main() -> None:
+        with pytest.raises(BlockingIOError, match=str(tmp_path)):
+            await RealNet("a", {"a": str(tmp_path)}).serve(ignore, 7)
+
+    trio.run(main)
+    os.close(other)
 
 
 def test_a_file_in_the_place_of_a_socket_is_left_alone(tmp_path: Path) -> None:
