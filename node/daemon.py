@@ -137,6 +137,8 @@ async def run(
                     except* ReplacedError as replaced:
                         log.warning("opened_again why=%s", replaced.exceptions[0])
                         again = not stop.is_set()
+                        if again:
+                            watching.begins_anew()
         watchers.cancel_scope.cancel()
 
 

@@ -60,6 +60,10 @@ class Watching:
         self._node = keeper, server
         self._ready = time.monotonic()
 
+    def begins_anew(self) -> None:
+        """There is none, until it is ready again."""
+        self._node, self._began = None, time.monotonic()
+
     async def handle(self, stream: trio.abc.Stream) -> None:
         """Serves one request."""
         if self._connections >= CONNECTIONS_MAX:

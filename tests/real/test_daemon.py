@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -18,7 +19,7 @@ import trio
 import duckrow
 from duckrow.node import columns, makers, requests
 from duckrow.node import daemon as node_daemon
-from duckrow.node.addresses import Unix
+from duckrow.node.addresses import Tcp, Unix
 from duckrow.node.alone import open_node
 from duckrow.node.bridgedrow import ReplacedError
 from duckrow.node.commands import PID_BYTES
@@ -139,6 +140,55 @@ def test_told_to_stop_while_it_begins_anew_it_stops(
                 await nursery.start(node_daemon.run, options, stop)
                 serves.set()
                 await begins_anew.wait()
+                stop.set()
+
+    monkeypatch.setattr(node_daemon, "_opened", opened)
+    trio.run(main)
+
+
+def test_a_node_that_begins_anew_is_not_ready_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is let in then, however long it takes; what it had told was of the row before."""
+    serves, goes_on, asked = trio.Event(), trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def opened(
+        env: Env, options: DaemonOptions, _supervision: object
+    ) -> AsyncIterator[Keeper]:
+        async with open_node(env, options.node) as keeper, trio.open_nursery() as nursery:
+            if not goes_on.is_set():
+                nursery.start_soon(be_replaced)
+            yield keeper
+
+    async def be_replaced() -> None:
+        await serves.wait()
+        monkeypatch.setattr(node_daemon, "_opened", opened_later)
+        raise ReplacedError("an image took the place of the row")
+
+    @asynccontextmanager
+    async def opened_later(*given: Any) -> AsyncIterator[Keeper]:
+        asked.set()
+        await goes_on.wait()
+        async with opened(*given) as keeper:
+            yield keeper
+
+    async def main() -> None:
+        stop, http = trio.Event(), Tcp("127.0.0.1", 0)
+        options = DaemonOptions(data=tmp_path, listen=(Unix(str(tmp_path / "s")),), http=http)
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                running = await nursery.start(node_daemon.run, options, stop)
+                assert isinstance(running.http, Tcp)
+                port = running.http.port
+                assert await trio.to_thread.run_sync(get, port, "/readyz") == (200, "ok\n")
+                serves.set()
+                await asked.wait()
+                assert (await trio.to_thread.run_sync(get, port, "/readyz"))[0] == 503
+                assert (await trio.to_thread.run_sync(get, port, "/metrics"))[0] == 503
+                goes_on.set()
+                while (await trio.to_thread.run_sync(get, port, "/readyz"))[0] != 200:
+                    await trio.sleep(0.01)
                 stop.set()
 
     monkeypatch.setattr(node_daemon, "_opened", opened)
