@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Final
 
-from .cli_node import CLUSTER_OPTIONS, configured, is_told, member_of
+from .cli_node import CLUSTER_OPTIONS, configured, is_told, member_of, socket_of_bridge
 from .command import DONE, FAILED, Args, Command, option
 from .configfiles import OPTIONS
 from .console import Console
@@ -24,7 +23,6 @@ def run(args: Args, console: Console) -> int:
     import trio
 
     from duckrow.bridge import running
-    from duckrow.node.addresses import bridge_socket
     from duckrow.node.clusterfile import read_peer_address
     from duckrow.node.errors import Refused, first_of
 
@@ -37,7 +35,7 @@ def run(args: Args, console: Console) -> int:
     data = Path(config.node.data).expanduser().absolute()
     options = running.RunOptions(
         data=data,
-        socket=bridge_socket(str(data), console.environ, os.getuid()),
+        socket=socket_of_bridge(data, console),
         cluster=cluster,
         own=own,
         store=config.store.options(),

@@ -14,6 +14,7 @@ from .configfiles import OPTIONS, cluster_text_of, loaded
 from .console import Console
 
 if TYPE_CHECKING:
+    from duckrow.node.addresses import Unix
     from duckrow.node.clusterfile import ClusterFile, Peer
     from duckrow.node.companions import Companion
     from duckrow.node.config import Config
@@ -99,7 +100,6 @@ def bridge_of(
     args: Args, config: Config, console: Console, options: DaemonOptions
 ) -> BridgeOptions:
     """The same settings make its command line, so that it is the same whoever starts it."""
-    from duckrow.node.addresses import bridge_socket
     from duckrow.node.daemon import BridgeOptions
 
     _, own = member_of(config)
@@ -116,8 +116,24 @@ def bridge_of(
     words += [word for each in args.set or () for word in ("--set", each)]
     return BridgeOptions(
         command=(*own_program(), *words),
-        socket=bridge_socket(str(options.data.absolute()), console.environ, os.getuid()),
+        socket=socket_of_bridge(options.data, console),
     )
+
+
+def socket_of_bridge(data: Path, console: Console) -> Unix:
+    """Where it is found by the node of that folder.
+
+    Raises:
+        Refused: somebody else may have made the folder of the socket, and be found there instead.
+    """
+    from duckrow.node.addresses import bridge_socket, own_socket
+    from duckrow.node.connecting import check_own
+
+    environ, uid = console.environ, os.getuid()
+    own, found = own_socket(environ, uid), bridge_socket(str(data.absolute()), environ, uid)
+    if Path(found.path).parent == Path(own.path).parent:
+        check_own(own, environ)
+    return found
 
 
 def options_of(config: Config, console: Console) -> DaemonOptions:

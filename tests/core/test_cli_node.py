@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,27 @@ def test_who_runs_it_from_a_checkout_runs_its_bridge_from_there(
     assert "-P" in cli_node.own_program()
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "-P" not in cli_node.own_program()
+
+
+def test_a_bridge_is_not_met_in_a_folder_that_somebody_else_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the path of the data is too long for a socket it is beside that of the clients, in /tmp: whoever made
+    that folder had been the bridge, to the node.
+    """
+    user = os.getuid() + 4_321
+    folder = Path(f"/tmp/duckrow-{user}")
+    folder.mkdir()
+    (tmp_path / "cluster.toml").write_text(CLUSTER)
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    long = tmp_path / ("x" * 100)
+    words = f"--cluster {tmp_path}/cluster.toml --name m1 --data {long}"
+    try:
+        node = duckrow(f"node {words} --listen unix:{tmp_path}/socket")
+        bridge = duckrow(f"bridge run {words}")
+    finally:
+        folder.rmdir()
+
+    for done in (node, bridge):
+        assert done.code == 1
+        assert f"{folder} belongs to user" in done.err
