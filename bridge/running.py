@@ -139,6 +139,8 @@ async def main(options: RunOptions) -> None:
             nursery.cancel_scope.cancel()
             return
         calm_collector()
+        if options.supervised:
+            return  # its node tells when all is ready, and when all ends
         notify("READY=1")
         await stop.wait()
         notify("STOPPING=1")

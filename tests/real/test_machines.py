@@ -154,6 +154,25 @@ def test_a_bridge_that_is_told_to_end_by_its_node_and_by_others_ends_in_order(
         assert "bridge_ended code=0" in node.said()
 
 
+def test_who_started_a_node_is_told_nothing_by_its_bridge(tmp_path: Path) -> None:
+    """It had said that all is ready before the node was, and that all ends when it was started again."""
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor,
+        machines(tmp_path, "m1", NOTIFY_SOCKET=str(tmp_path / "notify")) as row,
+    ):
+        supervisor.bind(str(tmp_path / "notify"))
+        supervisor.settimeout(SECONDS)
+        node = row["m1"].start().ready()
+        os.kill(node.bridge, signal.SIGTERM)
+        node.until("bridge_ready", times=2)
+        node.stop()
+        said = [supervisor.recv(100), supervisor.recv(100)]
+        supervisor.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            supervisor.recv(100)
+    assert said == [b"READY=1", b"STOPPING=1"]
+
+
 def test_told_to_stop_a_node_ends_its_bridge_in_order_and_the_others_know_at_once(
     three: Machines,
 ) -> None:
