@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from . import cbor, frames
 from .commands import Command
 from .env import Buffer
-from .errors import Corrupt, DuckrowError, rebuilt
+from .errors import Corrupt, DuckrowError, fields_of, rebuilt
 from .frames import Frame
 from .row import Bundle, Item, RowStatus, View
 from .rowwire import (
@@ -124,7 +124,7 @@ def is_awaited(fields: list[Any]) -> bool:
 
 def refused(commands: Sequence[Command], error: DuckrowError) -> list[Buffer]:
     head, body = encode_heads(_nameless(commands))
-    return frame([int(Told.REFUSED), error.code, str(error), error.values(), *head], *body)
+    return frame([int(Told.REFUSED), *fields_of(error), *head], *body)
 
 
 def commands_of(fields: list[Any], body: Buffer, *, heads_only: bool = False) -> Bundle:
@@ -290,7 +290,7 @@ def answer(reference: int, value: object, *body: Buffer) -> list[Buffer]:
 
 
 def failure(reference: int, error: DuckrowError) -> list[Buffer]:
-    return frame([int(Told.ANSWER), reference, False, error.code, str(error), error.values()])
+    return frame([int(Told.ANSWER), reference, False, *fields_of(error)])
 
 
 def answer_of(fields: list[Any]) -> tuple[int, object]:

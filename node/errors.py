@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Value = str | int | float
+TOLD_CHARS_MAX = 2_048  # of a text: a few of them fit a head, at four bytes for each
 
 
 class DuckrowError(Exception):
@@ -131,6 +132,17 @@ class Damaged(Corrupt):
             last=last,
         )
         self.topic, self.partition, self.first, self.last = topic, partition, first, last
+
+
+def fields_of(error: DuckrowError) -> tuple[str, str, dict[str, Value]]:
+    """What goes over a wire, and `rebuilt` reads.  It fits the head of a frame, whatever of a question it quotes."""
+    values = error.values().items()
+    short = {name: _short(each) if isinstance(each, str) else each for name, each in values}
+    return error.code, _short(str(error)), short
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TOLD_CHARS_MAX else f"{text[:TOLD_CHARS_MAX]}..."
 
 
 def rebuilt(code: str, text: str, values: Mapping[str, Any]) -> DuckrowError:

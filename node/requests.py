@@ -39,7 +39,7 @@ from . import cbor, cursors
 from .cursors import After, Cursor
 from .effects import Result
 from .env import Buffer
-from .errors import Corrupt, DuckrowError
+from .errors import Corrupt, DuckrowError, fields_of
 from .limits import NUMBER_LIMIT
 from .pulled import Batch, Pulled
 
@@ -215,7 +215,7 @@ def answer(reference: int, *fields: Any) -> bytes:
 
 
 def failure(reference: int, error: DuckrowError) -> bytes:
-    return cbor.dumps([reference, int(Outcome.FAILED), error.code, str(error), error.values()])
+    return cbor.dumps([reference, int(Outcome.FAILED), *fields_of(error)])
 
 
 def opened(raw: Buffer) -> tuple[int, int, list[Any]]:

@@ -7,7 +7,7 @@ import trio
 
 from duckrow.bridge.process import Bridge
 from duckrow.node import makers
-from duckrow.node.errors import NoQuorum, Timeout
+from duckrow.node.errors import NoQuorum, Refused, Timeout
 from sim import townkit
 from sim.clusterkit import BODY
 from sim.pairkit import Split, play
@@ -150,3 +150,19 @@ def test_who_waits_for_the_number_of_what_was_accepted_is_not_told_that_a_copy_w
             assert numbers == [1]
 
     townkit.run(use)
+
+
+def test_a_question_that_is_too_long_to_be_quoted_is_answered_all_the_same() -> None:
+    """Any client may ask it.  The bridge had hung up on its node instead, which asked it again, for ever."""
+
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        split.producing = False
+        row = split.nodes[1].row
+        for asked in ({"what": "\0" * 20_000}, {"what": "retire", "node": "\0" * 20_000}):
+            with trio.fail_after(5), pytest.raises(Refused, match=r"\.\.\."):
+                await row.administer(asked)
+        assert not [note for note in split.notes if "_lost" in note]
+
+    play(8, script)

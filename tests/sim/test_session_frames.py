@@ -219,6 +219,20 @@ def test_commands_of_nodes_are_not_for_clients(kind: Kind) -> None:
     serve(work)
 
 
+def test_a_name_that_is_too_long_to_be_quoted_is_refused_all_the_same() -> None:
+    """It had no answer at all, and stood in the log as a fault of the node, with the whole name."""
+
+    async def work(there: There) -> None:
+        wire = await there.connect()
+        await wire.send(Verb.TOPIC, "\0" * 60_000)
+        with trio.fail_after(5):
+            _, code, text = await wire.failure()
+        assert (code, text[-3:]) == ("not-found", "...")
+        assert (await wire.produce(b"v")).code == Code.ORDERED
+
+    serve(work)
+
+
 def test_what_is_no_batch_brings_no_body() -> None:
     """It would get into the last space of a disk, or be larger than a frame to the other machines."""
 
