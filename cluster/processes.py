@@ -30,7 +30,7 @@ class Processes:
             Refused: the folder cannot be had.
         """
         process = subprocess.Popen(
-            [sys.executable, "-m", "duckrow.cluster.guard", str(self.folder)],
+            python("duckrow.cluster.guard", str(self.folder)),
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -105,7 +105,8 @@ class Processes:
 
 
 def python(module: str, *words: str) -> list[str]:
-    return [sys.executable, "-m", module, *words]
+    """With `environment`: nothing is imported from the working folder unless this process does so, too."""
+    return [sys.executable, "-P", "-m", module, *words]
 
 
 def is_there(pid: int) -> bool:
@@ -114,4 +115,7 @@ def is_there(pid: int) -> bool:
 
 def environment() -> dict[str, str]:
     """For a Python that finds duckrow where this one has."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(each or str(Path.cwd()) for each in sys.path),
+    }

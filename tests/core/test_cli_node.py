@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import trio
 
 from clikit import duckrow
+from duckrow.cluster import processes
 from duckrow.node.daemon import DaemonOptions
 from duckrow.tools import cli_node, logs
 
@@ -57,17 +57,17 @@ def test_files_in_the_working_folder_are_not_taken_for_modules(
     (tmp_path / "typing.py").write_text('raise SystemExit("a file of the user")\n')
     monkeypatch.chdir(tmp_path)
 
-    words = [*cli_node.own_program(), "--help"]
-    done = subprocess.run(
-        words,
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    for words in (cli_node.own_program(), processes.python("duckrow.tools.cli")):
+        done = subprocess.run(
+            [*words, "--help"],
+            env=processes.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
-    assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_who_runs_it_from_a_checkout_runs_its_bridge_from_there(
