@@ -46,6 +46,7 @@ from .process import Bridge
 AHEAD_BYTES: Final = 1 * MIB  # in the socket's queue
 UNTAKEN_BYTES_MAX: Final = 4 * MIB  # of items that the node holds, and has not begun to apply
 STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
+RUNS_SECONDS: Final = 1.0  # between two words that say that this process runs
 
 
 class Attach:
@@ -139,6 +140,7 @@ class _Node:
         self._attaches = False  # what it has to know first is to be said
         self._last = 0, 0  # position and place of the last item that it has
         self._welcome = False  # all of that was said
+        self._says_at = 0.0  # that it runs
         self._changed: float | None = None  # since when the row has another end than was told
         self._awaited: set[bytes] = set()  # heads of commands of which `accepted` is waited for
 
@@ -178,7 +180,12 @@ class _Node:
                 self.tell(wire.staged(bundle))
 
     def tell_round(self) -> None:
-        """What was ordered, and what else is new."""
+        """What was ordered, and what else is new; without that now and then that there are rounds."""
+        if (now := trio.current_time()) >= self._says_at:
+            self._says_at = now + RUNS_SECONDS
+            if not self._output.bytes:
+                self._output.put(wire.runs())
+                self._output.flush()
         if not self._welcome:
             return
         follower, output = self._follower, self._output
@@ -264,6 +271,7 @@ class _Node:
     async def _attach(self) -> None:
         """All that is staged and has a place, once it is durable; it may be more than the connection takes at once."""
         bridge, self._attaches = self._bridge, False
+        await bridge.between(trio.lowlevel.checkpoint)  # a bridge that stands still has no node
         store, found = bridge.store, bridge.journal.recovered
         ordered = tuple(name for name, stage in store.chronicle.staged.items() if stage.ordered)
         staged = [each for name, each in bridge.staging.bundles.items() if name not in ordered]

@@ -38,6 +38,7 @@ from .founding import LINEAGE_BITS
 from .giving import Giving
 from .handshake import NONCE_BYTES, VERSION, Door, Hello
 from .imageforms import ImageOffer, ImageSlice, NoImage, WantImage
+from .jobs import Work
 from .links import Down, Heard, Links, Up
 from .mailbox import Inbox
 from .member import Member
@@ -188,6 +189,10 @@ class Bridge:
         self.journal.abandon()
 
     # -- the node beside it -----------------------------------------------------------------
+
+    async def between(self, work: Work) -> None:
+        """Does it between two rounds."""
+        await self._rounds.jobs.do(work)
 
     def submit(self, commands: Sequence[Command]) -> None:
         """Takes commands into the open bundle, in this order; it closes with the next `turn`.

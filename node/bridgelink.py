@@ -1,7 +1,7 @@
 """The connection of a node with its bridge: made again when it is lost, and asked over.
 
 A bridge that is gone is waited for: it is on this machine, and comes back or is started again.  What was
-asked meanwhile is asked when it is there.
+asked meanwhile is asked when it is there.  One that says nothing stands still, or its disk does: it is away, too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from .receiving import receive
 
 RETRY_SECONDS: Final = 0.1
 AWAY_SECONDS: Final = 0.5  # it is started again sooner; clients need not wait for longer than that
+SILENT_SECONDS: Final = 3.0  # it says every second that it runs
+LOOKS: Final = 6  # in that time: who was stopped itself has not looked, and may have heard
 
 
 class Stream(Protocol):
@@ -59,6 +61,7 @@ class BridgeLink:
         self._on_welcome, self._on_frame, self._on_away = on_welcome, on_frame, on_away
         self._output: Output | None = None
         self._lost_at = inf  # while there is no bridge: since when
+        self._unheard = 0  # looks since it said something
         self._questions = Questions()
         self._leaving = False
         self._nursery: trio.Nursery | None = None
@@ -80,6 +83,7 @@ class BridgeLink:
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            nursery.start_soon(self._hang_up_on_silence)
             while not self._leaving:
                 try:
                     stream = await self._env.net.connect(self._host, self._port)
@@ -94,6 +98,15 @@ class BridgeLink:
                     self._detach()
                     await trio.aclose_forcefully(stream)
                 await trio.sleep(RETRY_SECONDS)
+            nursery.cancel_scope.cancel()
+
+    async def _hang_up_on_silence(self) -> None:
+        while True:
+            await trio.sleep(SILENT_SECONDS / LOOKS)
+            self._unheard += 1
+            if self._unheard > LOOKS and self._output is not None:
+                self._note(WARNING, "bridge_silent seconds=%s", SILENT_SECONDS)
+                self._output.hang_up()
 
     def leave(self) -> None:
         """The node ends, and waits for no bridge any more."""
@@ -168,10 +181,11 @@ class BridgeLink:
                 elif kind == Told.ANSWER:
                     reference, value = wire.answer_of(fields)
                     self._questions.answer(reference, value, frame.body)
-                else:
+                elif kind != Told.RUNS:
                     self._on_frame(kind, fields, frame)
             if not await receive(stream, reader):
                 return
+            self._unheard = 0
 
     def _begin(self, welcome: Welcome, output: Output) -> None:
         self._output = output

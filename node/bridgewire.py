@@ -65,6 +65,7 @@ class Told(enum.IntEnum):
     REFUSED = 6
     ANSWER = 7
     GIVE = 8  # an image is wanted; its number is told with all its parts
+    RUNS = 9  # nothing else
 
 
 class What(enum.IntEnum):
@@ -244,6 +245,10 @@ def status_of(fields: list[Any]) -> tuple[int, RowStatus]:
 
 
 Facts = tuple[int, int, int, int, int, bool, bool]  # of a segment: see SegmentInfo
+
+
+def runs() -> list[Buffer]:
+    return frame([int(Told.RUNS)])
 
 
 def segments(told: Iterable[Facts]) -> list[Buffer]:

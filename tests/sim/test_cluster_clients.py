@@ -387,6 +387,31 @@ def test_a_client_of_several_nodes_moves_on_when_the_bridge_of_its_own_stays_awa
     run(use)
 
 
+def test_a_bridge_that_stands_still_is_away_and_when_it_goes_on_it_is_there() -> None:
+    """Its node said that it acts, for ever, and whoever produced there waited for nothing."""
+
+    async def use(town: Town) -> None:
+        async with (
+            town.client(1, 2, 3, timeout=60.0) as row,
+            town.client(1) as stays,
+            trio.open_nursery() as nursery,
+        ):
+            await row.produce("t", b"one")
+            await stays.produce("t", b"two")
+            goes_on = trio.Event()
+            nursery.start_soon(town.bridges[1]._rounds.jobs.do, goes_on.wait)
+            with trio.fail_after(6.0):
+                assert (await row.produce("t", b"three")).number == 3
+            with pytest.raises(
+                NoQuorum, match="n1 can order nothing: it does not reach its bridge"
+            ):
+                await stays.produce("t", b"four")
+            goes_on.set()
+            assert (await stays.produce("t", b"five", timeout=20.0)).number == 4
+
+    run(use)
+
+
 def test_nobody_waits_for_accepted_while_the_bridge_that_would_say_so_stays_away() -> None:
     async def use(town: Town) -> None:
         async with town.client(1, 2, 3, timeout=5.0) as row, town.client(1, timeout=2.0) as stays:

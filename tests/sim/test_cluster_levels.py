@@ -60,7 +60,7 @@ def test_acks_that_do_not_wait_for_a_durability_that_was_raised_are_met(
     monkeypatch.setattr(Standing, "waits_for_disk", False)
     monkeypatch.setattr(Syncing, "wrote", lambda syncing: syncing._written.wake())
 
-    assert "lost" in run_seed(1, attrs.evolve(SET, gap=0.03)).kinds
+    assert "lost" in run_seed(4, attrs.evolve(SET, gap=0.03)).kinds
 
 
 def test_a_cluster_that_stands_still_after_what_was_raised_is_met(

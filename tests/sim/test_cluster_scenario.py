@@ -162,7 +162,7 @@ def test_who_is_not_answered_in_calm_times_is_stuck(monkeypatch: pytest.MonkeyPa
             answer(calls, told)
 
     monkeypatch.setattr(Calls, "answer", lossy)
-    plan = attrs.evolve(QUIET, calm=3.0)
+    plan = attrs.evolve(QUIET, calm=6.0, producers=3)
 
     assert "stuck-produce" in run_seed(1, plan).kinds
 

@@ -50,7 +50,7 @@ def test_a_file_that_came_with_an_image_and_is_gone_with_its_index_comes_with_an
         await everything(split.nodes[3])
         await split.end()
 
-    split = play(1, script, keep=KEEP, scrub_seconds=100)
+    split = play(2, script, keep=KEEP, scrub_seconds=100)
     assert sum("m3 image_taken" in note for note in split.notes) == 2
     assert any("n3 damaged" in note and "the whole file" in note for note in split.notes)
 

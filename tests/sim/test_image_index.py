@@ -70,6 +70,10 @@ def test_a_node_that_cannot_read_which_image_its_files_speak_of_takes_another_on
 
     async def script(split: Split) -> None:
         await imaged(split)
+        split.producing = True
+        with trio.fail_after(60):
+            while await split.bridges[3].store.images.state() is not None:  # it could be had again
+                await trio.sleep(0.2)
         await split.stop_node(3)
         split.world.host("n3").media.spoil(f"state/{adopting.NAME}", 0)
         split.start_node(3)
