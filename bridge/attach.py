@@ -46,7 +46,6 @@ from .process import Bridge
 AHEAD_BYTES: Final = 1 * MIB  # in the socket's queue
 UNTAKEN_BYTES_MAX: Final = 4 * MIB  # of items that the node holds, and has not begun to apply
 STATUS_SECONDS: Final = 0.05  # the end of the row is told so late: items say it, too
-RUNS_SECONDS: Final = 1.0  # between two words that say that this process runs
 
 
 class Attach:
@@ -182,7 +181,7 @@ class _Node:
     def tell_round(self) -> None:
         """What was ordered, and what else is new; without that now and then that there are rounds."""
         if (now := trio.current_time()) >= self._says_at:
-            self._says_at = now + RUNS_SECONDS
+            self._says_at = now + wire.RUNS_SECONDS
             if not self._output.bytes:
                 self._output.put(wire.runs())
                 self._output.flush()

@@ -17,6 +17,7 @@ from typing import Final
 
 import trio
 
+from duckrow.node.bridgewire import RUNS_SECONDS
 from duckrow.node.commands import Command
 from duckrow.node.damage import Damage
 from duckrow.node.env import Env
@@ -292,7 +293,7 @@ class Bridge:
             neighbours.floor = max(self.store.floor, self.repair.floor)
             neighbours.disk = self.store.reserve.state
             member.beat(now)
-            self._resting.deadline = member.beat_at
+            self._resting.deadline = min(member.beat_at, now + RUNS_SECONDS)
             self.repair.beat()
             reached = neighbours.routes.paths
             self.links.dial_standby(self._standby.beat(now, neighbours.linked, reached))
@@ -386,7 +387,8 @@ class Bridge:
     async def _beat_on(self) -> None:
         while True:
             self._rounds.wake()
-            late = trio.current_time() + self.options.timing.beat
+            # Where beats are seldom its node is told in between that it runs.
+            late = trio.current_time() + min(self.options.timing.beat, RUNS_SECONDS)
             with trio.CancelScope(deadline=late) as self._resting:
                 await trio.sleep_forever()
 

@@ -25,7 +25,7 @@ from .receiving import receive
 
 RETRY_SECONDS: Final = 0.1
 AWAY_SECONDS: Final = 0.5  # it is started again sooner; clients need not wait for longer than that
-SILENT_SECONDS: Final = 3.0  # it says every second that it runs
+SILENT_SECONDS: Final = 3.0  # it says more often that it runs
 LOOKS: Final = 6  # in that time: who was stopped itself has not looked, and may have heard
 
 

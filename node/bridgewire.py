@@ -35,7 +35,8 @@ from .rowwire import (
     encode_item,
 )
 
-VERSION: Final = 3
+VERSION: Final = 4
+RUNS_SECONDS: Final = 1.0  # between two words that a bridge runs, at most
 Name = tuple[int, int, int]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .clients import client_of
@@ -24,14 +25,15 @@ class Cause(NamedTuple):
 
 
 def run(args: Args, console: Console) -> int:
-    from duckrow.node.errors import Disconnected, NotFound, Timeout
+    from duckrow.node.errors import Disconnected, DuckrowError, NotFound, Timeout
 
     causes: list[Cause] = []
     try:
         with client_of(args, console) as client:
             status = client.status()
             if not status.get("active", True) and not status.get("why"):
-                status["waits"] = client.members()["waits"]
+                with suppress(DuckrowError):  # a node alone has none
+                    status["waits"] = client.members()["waits"]
             causes += of_node(status)
             if status.get("archive", {}).get("pinned"):
                 causes += of_archive(status["archive"], client.pins().pins)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import pytest
 import trio
 
 from duckrow.bridge import attach
+from duckrow.bridge.options import BridgeOptions
+from duckrow.bridge.timing import Timing
 from duckrow.node import makers
 from duckrow.node.bridgedrow import BridgedRow
 from duckrow.node.bridgedstore import BridgedStore
 from duckrow.node.effects import Code
 from duckrow.node.errors import Disconnected, DiskFailed
-from sim.clusterkit import BODY
+from sim import pairkit
+from sim.clusterkit import BODY, options_of
 from sim.nodekit import Owner, keep_no_places
 from sim.pairkit import Split, play
 
@@ -154,3 +160,38 @@ def test_a_sync_that_fails_ends_the_bridge_though_only_its_node_had_asked_for_it
         assert all(split.bridges[id_].status().active for id_ in (1, 3))
 
     play(10, script, "memory", tolerate=(DiskFailed,))
+
+
+@pytest.mark.parametrize("slower", [1, 50])
+def test_a_bridge_that_has_nothing_to_do_is_not_taken_for_one_that_stands_still(
+    monkeypatch: pytest.MonkeyPatch, slower: int
+) -> None:
+    """However seldom it beats."""
+
+    def slow(*args: Any, **more: Any) -> BridgeOptions:
+        return attrs.evolve(options_of(*args, **more), timing=Timing().scaled(slower))
+
+    monkeypatch.setattr(pairkit, "options_of", slow)
+
+    async def script(split: Split) -> None:
+        split.start_bridge(1)
+        split.start_node(1)
+        await trio.sleep(60)
+
+    assert not any("bridge_" in note for note in play(1, script).notes)
+
+
+def test_one_that_stands_still_is_hung_up_on_once() -> None:
+    async def script(split: Split) -> None:
+        split.start_all()
+        await split.until()
+        goes_on = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(split.bridges[1].between, goes_on.wait)
+            await trio.sleep(20)
+            goes_on.set()
+        await split.until()
+        await split.end()
+
+    notes = play(1, script).notes
+    assert sum("n1 bridge_silent" in note for note in notes) == 1
