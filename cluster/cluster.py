@@ -214,9 +214,8 @@ class Cluster(ABC, Generic[M]):
         self.wait(which, active=False)
         if self.cuts.are_used:
             with self._no_other_cuts():
-                self._tell_cuts(
-                    self.machine(which).id
-                )  # a bridge that had gone on without its node
+                # To a bridge that had gone on without its node.
+                self._tell_cuts(self.machine(which).id)
 
     def pause(self, which: int | str, *processes: str) -> None:
         """SIGSTOP; they do nothing more when this returns."""

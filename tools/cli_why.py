@@ -32,7 +32,7 @@ def run(args: Args, console: Console) -> int:
         with client_of(args, console) as client:
             status = client.status()
             if not status.get("active", True) and not status.get("why"):
-                with suppress(DuckrowError):  # a node alone has none
+                with suppress(DuckrowError):  # the rest can be told without
                     status["waits"] = client.members()["waits"]
             causes += of_node(status)
             if status.get("archive", {}).get("pinned"):
