@@ -37,7 +37,7 @@ from .cluster_watch import ClusterWatch
 from .contents import LATE_US, contents, forgive_age
 from .net import WINDOW
 from .scenario import ENDS, Outcome, text_of
-from .service import client
+from .service import BACK_SECONDS, client
 from .workload import Observed
 from .world import World
 
@@ -173,7 +173,7 @@ class _Run:
         # Who meets damage later may need an image, and readers there wait for that, however long it is.
         await fate.disks.until_mended()
         await self._go_elsewhere()
-        began = max(trio.current_time(), self.world.net.settled_at) + 1.0
+        began = max(trio.current_time(), self.world.net.settled_at) + BACK_SECONDS
         seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
         seen.history.calm.append((began, trio.current_time()))

@@ -34,7 +34,7 @@ from .faults import Fate
 from .pages import BLOCK
 from .plan import Plan, drawn
 from .producers import Producer
-from .service import NODE, serve
+from .service import BACK_SECONDS, NODE, serve
 from .stager import Stager
 from .watch import Watch
 from .workload import Observed
@@ -237,7 +237,7 @@ class _Run:
         await self._squeeze()
         fate.calm()
         await self._wait_open(fate)
-        began = max(trio.current_time(), self.world.net.settled_at) + 1.0
+        began = max(trio.current_time(), self.world.net.settled_at) + BACK_SECONDS
         self.seen.calm_since = began
         await trio.sleep_until(began + self.plan.calm)
         self._take_calm(began)

@@ -36,6 +36,7 @@ FAILED_ONCE = {
     "a_body_that_was_staged_lies_in_a_segment_before_that_of_its_item_which_is_dropped": 1_000_341,
     "whose_disk_was_full_while_it_was_no_member_wants_in": 1_150_399,
     "what_was_accepted_is_read_again_where_the_disk_did_not_give_it": 1_200_210,
+    "a_client_that_found_nobody_for_long_pauses_while_calm_begins": 1_552_258,
 }
 LONG_RUNS = {700_007}  # each has a test of its own that is shorter
 
