@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import trio
 
 from duckrow.node.addresses import PORT, Tcp
-from duckrow.node.backoff import MOST_SECONDS
 from duckrow.node.env import Env
 from duckrow.node.events import Note
 from duckrow.node.keeper import Keeper
@@ -16,7 +15,7 @@ from duckrow.node.trioclient import Client
 
 NODE = "m1"
 DRAIN_SECONDS = 2.0
-BACK_SECONDS = MOST_SECONDS + 0.5  # so long a client may stay away from a node that is there again
+BACK_SECONDS = 2.5  # so long a client may stay away from a node that is there again
 
 
 async def serve(env: Env, node: Keeper, note: Note, stopping: trio.Event) -> None:

@@ -399,7 +399,7 @@ def test_a_bridge_that_stands_still_is_away_and_when_it_goes_on_it_is_there() ->
             await row.produce("t", b"one")
             await stays.produce("t", b"two")
             goes_on = trio.Event()
-            nursery.start_soon(town.bridges[1]._rounds.jobs.do, goes_on.wait)
+            nursery.start_soon(town.bridges[1].between, goes_on.wait)
             with trio.fail_after(6.0):
                 assert (await row.produce("t", b"three")).number == 3
             with pytest.raises(

@@ -38,7 +38,6 @@ FAILED_ONCE = {
     "what_was_accepted_is_read_again_where_the_disk_did_not_give_it": 1_200_210,
     "a_client_that_found_nobody_for_long_pauses_while_calm_begins": 1_552_258,
 }
-LONG_RUNS = {700_007}  # each has a test of its own that is shorter
 
 
 @pytest.mark.parametrize(
@@ -52,11 +51,7 @@ def test_a_seed_shows_no_anomaly(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(seed, id=name, marks=pytest.mark.long if seed in LONG_RUNS else ())
-        for name, seed in FAILED_ONCE.items()
-    ],
+    "seed", [pytest.param(seed, id=name) for name, seed in FAILED_ONCE.items()]
 )
 def test_a_seed_that_failed_once_shows_no_anomaly(seed: int) -> None:
     outcome = run_seed(seed)
